@@ -47,18 +47,19 @@ def test_processes_that_have_ended_are_listed_and_cannot_be_ended(page, fed):
     choose(page, "Last day")
     (asked,) = [request for request in fed.asked if isinstance(request, ReadPast)]
     assert asked.since == NOW - 86400
-    assert page.empty.isVisible(), "not those of now, as if they were those of the day"
+    assert page.list.empty.isVisible(), "not those of now, as if they were those of the day"
     gpu = fed.window.state.snapshot.devices[1].device.id
     ended = PastProcess(Use(gpu, 99, 7, "blender", "ben"), NOW - 7200, NOW - 3600, 5 * GIB, 31.0)
     job = PastProcess(Use(gpu, 98, 7, "python", "ada", 12), NOW - 9000, NOW - 8000, 9 * GIB, 90.0)
     fed.reply(ReadPast, as_details((job, ended), {12: "attention"}))
-    cells = [page.model.index(0, at).data() for at in (0, 1, 2, 4, 6, 7, RAN)]
+    cells = [page.list.model.index(0, at).data() for at in (0, 1, 2, 4, 6, 7, RAN)]
     assert cells == ["blender", "99", "ben", "GPU 1", "5.0 GiB", "31 %", "1 h 00 min"]
-    assert page.model.index(1, NAME).data() == "attention · python", "the newest is the first"
+    assert page.list.model.index(1, NAME).data() == "attention · python", "the newest is the first"
     hidden = [page.table.isColumnHidden(at) for at in (JOB, AGE, COMMAND, STARTED, RAN)]
     assert hidden == [False, True, True, False, False]
     titles = [
-        page.model.headerData(at, Qt.Orientation.Horizontal) for at in (MEMORY, SM_SHARE, STARTED)
+        page.list.model.headerData(at, Qt.Orientation.Horizontal)
+        for at in (MEMORY, SM_SHARE, STARTED)
     ]
     assert titles == ["Peak memory", "Mean load", "Started ▾"]
     assert page.table.horizontalHeader().length() == page.table.viewport().width()
@@ -70,9 +71,9 @@ def test_processes_that_have_ended_are_listed_and_cannot_be_ended(page, fed):
     fed.window.state.snapshot = snapshots.gpu_snapshot(2, NOW + 60)
     page.refresh()
     fed.reply(ReadPast, ())
-    assert page.empty.isVisible() and page.empty.text() == NONE_THEN
+    assert page.list.empty.isVisible() and page.list.empty.text() == NONE_THEN
     choose(page, "Now")
-    assert page.model.index(0, 1).data() == "4711"
+    assert page.list.model.index(0, 1).data() == "4711"
     hidden = [page.table.isColumnHidden(at) for at in (AGE, COMMAND, STARTED, RAN)]
     assert hidden == [False, False, True, True] and page.end.isVisible()
 

@@ -80,8 +80,8 @@ def page(fed):
 
 def shown(page):
     return [
-        [page.model.index(r, c).data() for c in range(page.model.columnCount())]
-        for r in range(page.model.rowCount())
+        [page.list.model.index(r, c).data() for c in range(page.list.model.columnCount())]
+        for r in range(page.list.model.rowCount())
     ]
 
 
@@ -97,10 +97,10 @@ def test_each_process_is_described(page):
     assert draw[:7] == ["Xorg", "812", "root", "", "GPU 0", "–", "200 MiB"]
     assert stranger[:9] == ["–", "99", "–", "", "GPU 1", "–", "–", "–", "–"]
     assert "another container or user" in stranger[-1]
-    assert "Memory: – (the driver does not report it for this process)" in page.model.index(
+    assert "Memory: – (the driver does not report it for this process)" in page.list.model.index(
         2, 0
     ).data(Qt.ItemDataRole.ToolTipRole)
-    assert "Command: python train.py --epochs 3" in page.model.index(0, 0).data(
+    assert "Command: python train.py --epochs 3" in page.list.model.index(0, 0).data(
         Qt.ItemDataRole.ToolTipRole
     )
 
@@ -112,18 +112,18 @@ def test_the_table_can_be_sorted_and_filtered(page, fed):
     QTest.mouseClick(header.viewport(), Qt.MouseButton.LeftButton, pos=at)
     first, title = (
         column(page, "PID"),
-        page.model.headerData(FIELDS.index("PID"), Qt.Orientation.Horizontal),
+        page.list.model.headerData(FIELDS.index("PID"), Qt.Orientation.Horizontal),
     )
     QTest.mouseClick(header.viewport(), Qt.MouseButton.LeftButton, pos=at)
     assert {
         title[-1],
-        page.model.headerData(FIELDS.index("PID"), Qt.Orientation.Horizontal)[-1],
+        page.list.model.headerData(FIELDS.index("PID"), Qt.Orientation.Horizontal)[-1],
     } == {"▾", "▴"}
     assert {tuple(first), tuple(column(page, "PID"))} == {
         ("99", "812", "4711"),
         ("4711", "812", "99"),
     }
-    page.table.setCurrentIndex(page.model.index(0, FIELDS.index("Memory")))
+    page.table.setCurrentIndex(page.list.model.index(0, FIELDS.index("Memory")))
     QTest.keyClick(page.table, Qt.Key.Key_S)
     assert column(page, "PID") == ["4711", "812", "99"], "most memory first, by the keyboard"
     QTest.keyClick(page.table, Qt.Key.Key_S)
@@ -132,7 +132,7 @@ def test_the_table_can_be_sorted_and_filtered(page, fed):
     assert column(page, "PID") == ["812"]
     assert page.count.text() == "1 of 3"
     page.filter.setText("nothing like it")
-    assert page.empty.text() == NOTHING_FOUND
+    assert page.list.empty.text() == NOTHING_FOUND
 
 
 def test_processes_are_read_only_while_the_page_is_visible(page, fed, qtbot):
@@ -249,7 +249,7 @@ def test_groups_fold_and_sum_what_their_processes_use(page, fed):
     assert column(page, "Name") == ["▸  ada", "▸  root"]
     page.grouping.setCurrentText("By job")
     assert column(page, "Name")[0] == "▾  Job 3", "another grouping is unfolded"
-    assert [part.name for part in page.bar.parts] == [
+    assert [part.name for part in page.use.bar.parts] == [
         "Job 3",
         "no job",
         "not listed",
@@ -266,7 +266,7 @@ def test_processes_of_a_cpu_are_listed_by_load(page, fed):
         8, "sh", "ada", 2**31, start=NOW - 9, ticks=3, command="sh", kind="cpu", cpu=0.25
     )
     device = fed.window.state.snapshot.devices[0].device.id
-    page._sorted = False
+    page.list.list_past(False)
     fed.reply(GetDetails, (Detail(device, NOW, cpu_processes=(calm, busy)),))
     fed.settle()
     fed.window.processes.table.selectRow(0)
@@ -297,9 +297,9 @@ def test_the_menu_and_the_keys_are_in_the_table_of_actions(page, fed):
 
 def test_empty_states(page, fed):
     fed.reply(GetDetails, ())
-    assert page.empty.text() == EMPTY
+    assert page.list.empty.text() == EMPTY
     fed.feed(snapshots.cpu_snapshot())
-    assert page.empty.text() == NO_PROCESS
+    assert page.list.empty.text() == NO_PROCESS
 
 
 @pytest.mark.parametrize("size", [(800, 560), (1280, 800), (2560, 1440)])
@@ -315,7 +315,7 @@ def test_the_chosen_process_is_described_in_every_window(fed, size):
     assert page.about.isVisible() and page.rect().contains(page.about.geometry())
     rows = page.table.viewport().height() // page.table.rowHeight(0)
     assert rows >= 4, "the description leaves room for the list"
-    assert (page.about.x() > page._frame.geometry().right()) == (size[0] > 2000)
+    assert (page.about.x() > page.list.geometry().right()) == (size[0] > 2000)
     assert page.about.title.text() == "python · PID 4711"
     assert page.about.command.toPlainText() == TRAIN.command
     assert page.about.facts.text().endswith("job 3 · container 0123456789ab")
@@ -352,19 +352,19 @@ def test_memory_of_processes_that_are_not_listed_is_explained(fed):
     half = msgspec.structs.replace(TRAIN, memory=int(used / 2))
     fed.reply(GetDetails, (Detail(snapshots.gpu(0).id, NOW, (), (half,)),))
     page = fed.window.processes
-    assert page.bar.hidden == pytest.approx(used / 2, abs=1)
-    assert page.unlisted.isVisible() and " are not listed: " in page.unlisted.text()
+    assert page.use.bar.hidden == pytest.approx(used / 2, abs=1)
+    assert page.use.unlisted.isVisible() and " are not listed: " in page.use.unlisted.text()
     total = fed.window.state.snapshot.devices[0].reading.values["mem_total"]
-    sizes = {part.name: part.size for part in page.bar.parts}
+    sizes = {part.name: part.size for part in page.use.bar.parts}
     assert sizes["free"] == total - used and sum(sizes.values()) == pytest.approx(total)
     most = msgspec.structs.replace(TRAIN, memory=int(used * 0.95))
     fed.reply(GetDetails, (Detail(snapshots.gpu(0).id, NOW, (), (most,)),))
-    named = {part.name for part in page.bar.parts}
+    named = {part.name for part in page.use.bar.parts}
     assert named == {"ada", "not listed", "free"}, "what the bar shows adds up to the memory"
     whole = msgspec.structs.replace(TRAIN, memory=int(used))
     fed.reply(GetDetails, (Detail(snapshots.gpu(0).id, NOW, (), (whole,)),))
-    assert page.bar.hidden == 0
-    assert page.unlisted.isHidden()
+    assert page.use.bar.hidden == 0
+    assert page.use.unlisted.isHidden()
 
 
 def test_no_process_is_chosen_before_the_user_does(fed):
@@ -374,7 +374,7 @@ def test_no_process_is_chosen_before_the_user_does(fed):
     device = fed.window.state.snapshot.devices[0].device.id
     fed.reply(GetDetails, (Detail(device, NOW, (), (TRAIN, DRAW)),))
     fed.settle()
-    assert page.model.rowCount() and page.chosen() is None
+    assert page.list.model.rowCount() and page.chosen() is None
     QTest.keyClick(page.table, Qt.Key.Key_Delete)
     assert not page.question.isVisible(), "nothing is armed at first"
 

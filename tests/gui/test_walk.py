@@ -231,11 +231,11 @@ def test_processes_are_grouped_folded_and_ended(person):
     fed.settle()
     page.grouping.setCurrentText("By user")
     fed.settle()
-    cell = page.table.visualRect(page.model.index(0, 0))
+    cell = page.table.visualRect(page.list.model.index(0, 0))
     at = page.table.viewport().mapTo(person.window, QPoint(cell.left() + 12, cell.center().y()))
     QTest.mouseClick(person.window.windowHandle(), LEFT, NONE, at)
     fed.settle()
-    assert page.model.rows[0].cells[0] == "▸  ada", "the arrow folds the group"
+    assert page.list.model.rows[0].cells[0] == "▸  ada", "the arrow folds the group"
     page.table.setFocus()
     person.key(Qt.Key.Key_Right)
     person.key(Qt.Key.Key_Down)

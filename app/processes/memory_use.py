@@ -1,0 +1,70 @@
+"""Show how much of the memory of the devices is used, and by whom."""
+
+from __future__ import annotations
+
+from PySide6.QtWidgets import QFrame
+
+from gpudeck.app.format.values import memory
+from gpudeck.app.language.texts import tr
+from gpudeck.app.processes.grouping import memory_parts, process_lines
+from gpudeck.app.processes.memory_bar import MOST, MemoryBar
+from gpudeck.app.processes.process_rows import MEMORY, ProcessRow, percent
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import (
+    Stretch,
+    column,
+    elided,
+    label,
+    row,
+    set_text,
+    show_if_any,
+)
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+
+
+class MemoryUse(QFrame):
+    """Show the memory of each user or group in a bar, and the sums in words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setProperty("card", "true")
+        self.usage = label(meaning="muted")
+        self.bar = MemoryBar()
+        self.unlisted = elided(size="small", meaning="muted")
+        """Says what the memory is that no listed process uses."""
+        title = label(tr("Memory"), strong=True)
+        inside = column(
+            row(title, self.usage, Stretch(), spacing=theme.S), self.bar, self.unlisted, spacing=0
+        )
+        inside.setContentsMargins(theme.L, theme.M, theme.L, theme.S)
+        self.setLayout(inside)
+
+    def show_use(self, snapshot: Snapshot, rows: tuple[ProcessRow, ...], grouping: str) -> None:
+        """Show what these processes use, in the groups of a key of GROUPINGS."""
+        readings = [s.reading.values for s in snapshot.devices if s.reading is not None]
+        used = sum(values.get("mem_used", 0.0) for values in readings)
+        total = sum(memory_totals(snapshot).values())
+        self.setVisible(bool(rows) and total > 0)
+        lines = process_lines(rows, grouping, frozenset(), MEMORY, True, lambda _: None)
+        self.bar.show_owners(memory_parts(lines, grouping, MOST), used, total)
+        loads = [each.process.cpu for each in rows if each.process.cpu is not None]
+        parts = [tr("{used} of {total} in use", used=memory(used), total=memory(total))]
+        parts[0] += f" ({100 * used / total:.0f} %)" if total else ""
+        if loads:
+            parts.append(tr("CPU {share} of one core", share=percent(sum(loads))))
+        set_text(self.usage, " · ".join(parts))
+        hidden = tr(
+            "{amount} are not listed: processes of other users or containers, and what the driver "
+            "itself needs.",
+            amount=memory(self.bar.hidden),
+        )
+        show_if_any(self.unlisted, hidden if self.bar.hidden else "")
+
+
+def memory_totals(snapshot: Snapshot) -> dict[str, float]:
+    """Return the bytes of the memory of each device that reports it."""
+    return {
+        state.device.id: state.reading.values["mem_total"]
+        for state in snapshot.devices
+        if state.reading is not None and "mem_total" in state.reading.values
+    }
