@@ -15,10 +15,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from gpudeck.assistant import messages as m
-from gpudeck.assistant.idle import Cancelled
-from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.messages import (
+from gpudeck.assistant import host_protocol as m
+from gpudeck.assistant.host_protocol import (
     Answer,
     Chunk,
     Completion,
@@ -27,6 +25,8 @@ from gpudeck.assistant.messages import (
     ModelSpeed,
     When,
 )
+from gpudeck.assistant.idle import Cancelled
+from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.query.request import Request
 from gpudeck.assistant.tools.proposal import Decision, Proposal, submits_jobs
 from gpudeck.extras import missing_of

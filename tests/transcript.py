@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from gpudeck.accel.workloads import catalog
 from gpudeck.assistant.client import Assistant
-from gpudeck.assistant.messages import Answer
+from gpudeck.assistant.host_protocol import Answer
 from gpudeck.assistant.tools.proposal import Decision
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings

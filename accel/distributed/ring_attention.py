@@ -12,7 +12,7 @@ from torch import Tensor
 from gpudeck.accel.attention.api import attention
 from gpudeck.accel.distributed.api import NO_WINDOW, defaults, distributed_attention, settings_of
 from gpudeck.accel.distributed.merging import Sum
-from gpudeck.accel.distributed.messages import Messages
+from gpudeck.accel.distributed.message_exchange import Messages
 from gpudeck.accel.distributed.operation import backward_op
 from gpudeck.accel.distributed.pool import Pool, pool_of
 from gpudeck.accel.distributed.sharding import shard, spans_of

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from gpudeck.accel.distributed.choice import Choice
 from gpudeck.accel.distributed.cost import CPU, DIRECT, MESSAGES_GPU, Links
 from gpudeck.accel.distributed.exchange import Exchange
-from gpudeck.accel.distributed.messages import Messages
+from gpudeck.accel.distributed.message_exchange import Messages
 from gpudeck.accel.distributed.patience import PATIENCE_S
 from gpudeck.accel.distributed.problem import Problem
 

@@ -12,7 +12,7 @@ from multiprocessing.reduction import ForkingPickler
 import torch
 from torch import Tensor
 
-from gpudeck.accel.search.messages import Bind, Region
+from gpudeck.accel.search.candidate_protocol import Bind, Region
 from gpudeck.accel.search.tasks import Sizes, Task
 
 _ALIGNMENT = 256

@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 
 from gpudeck.accel.search.arena import Arena, lay_out
-from gpudeck.accel.search.code import Code
-from gpudeck.accel.search.draws import draw
-from gpudeck.accel.search.messages import (
+from gpudeck.accel.search.candidate_protocol import (
     Bind,
     Compile,
     Ended,
@@ -25,6 +23,8 @@ from gpudeck.accel.search.messages import (
     Show,
     Window,
 )
+from gpudeck.accel.search.code import Code
+from gpudeck.accel.search.draws import draw
 from gpudeck.accel.search.nursery import Child, Nursery
 from gpudeck.accel.search.resources import Resources
 from gpudeck.accel.search.tasks import Sizes, Task

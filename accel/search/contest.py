@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import torch
 
+from gpudeck.accel.search.candidate_protocol import Window
 from gpudeck.accel.search.contender import Contender, Desk
 from gpudeck.accel.search.measures import bound, error, least_rounds, median_span
-from gpudeck.accel.search.messages import Window
 from gpudeck.accel.search.tasks import Task
 from gpudeck.accel.search.verdict import TIE, Denominator, Race, Refusal, Round, Span
 

@@ -22,11 +22,11 @@ from msgspec.structs import replace
 from gpudeck.accel.runtime import power
 from gpudeck.accel.search.advice import Advisor
 from gpudeck.accel.search.arena import calls_that_fit, lay_out
+from gpudeck.accel.search.candidate_protocol import Window
 from gpudeck.accel.search.contender import Contender, Desk
 from gpudeck.accel.search.crew import Crew
 from gpudeck.accel.search.journal import Entry, Journal, Proposer, State, lessons
 from gpudeck.accel.search.measures import compare
-from gpudeck.accel.search.messages import Window
 from gpudeck.accel.search.space import Config, key
 from gpudeck.accel.search.surrogate import propose
 from gpudeck.accel.search.tasks import Task

@@ -22,11 +22,11 @@ from torch import Tensor
 
 from gpudeck.accel.runtime.capability import ComputeDevice, find_device, versions
 from gpudeck.accel.search.arena import calls_that_fit, lay_out
+from gpudeck.accel.search.candidate_protocol import Window
 from gpudeck.accel.search.contender import Contender, Desk
 from gpudeck.accel.search.contest import CALLS, Contest, Effort, fastest
 from gpudeck.accel.search.crew import Crew
 from gpudeck.accel.search.measures import compare
-from gpudeck.accel.search.messages import Window
 from gpudeck.accel.search.nursery import Nursery
 from gpudeck.accel.search.roofline import roofline
 from gpudeck.accel.search.tasks import Task

@@ -24,7 +24,7 @@ from typing import Any
 
 import psutil
 
-from gpudeck.accel.search.messages import Ended, Hung, read_frame, write_frame
+from gpudeck.accel.search.candidate_protocol import Ended, Hung, read_frame, write_frame
 
 _PR_SET_PDEATHSIG = 1
 _START_S = 120.0

@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 
 from gpudeck.accel.search.arena import Arena
-from gpudeck.accel.search.listing import list_launches
-from gpudeck.accel.search.messages import (
+from gpudeck.accel.search.candidate_protocol import (
     Bind,
     Compile,
     Flag,
@@ -37,6 +36,7 @@ from gpudeck.accel.search.messages import (
     read_frame,
     write_frame,
 )
+from gpudeck.accel.search.listing import list_launches
 from gpudeck.accel.search.resources import code_of, compiled_resources
 from gpudeck.accel.search.verdict import Kind, Source
 from gpudeck.accel.search.watch import Watch

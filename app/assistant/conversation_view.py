@@ -34,8 +34,8 @@ from gpudeck.app.report.file import FILTER, SaveReport
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import ask_save_path
+from gpudeck.assistant.host_protocol import Event, Waiting
 from gpudeck.assistant.intents.choices import Choice, choice_by_number
-from gpudeck.assistant.messages import Event, Waiting
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.extras import missing_of
 from gpudeck.scheduler.protocol.errors import UserError

@@ -1,6 +1,6 @@
 """Requests to the assistant and its language model.
 
-Requests that produce an answer report `gpudeck.assistant.messages.Event` values as progress.
+Requests that produce an answer report `gpudeck.assistant.host_protocol.Event` values as progress.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from gpudeck.app.format.values import clock
 from gpudeck.app.link.call import Call
 from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.engine.prompts import chat_request
-from gpudeck.assistant.inference.messages import Options
+from gpudeck.assistant.host_protocol import Answer, Chunk, Event, Waiting
+from gpudeck.assistant.inference.engine_protocol import Options
 from gpudeck.assistant.intents.choices import Choice
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.library.describe import name_of
-from gpudeck.assistant.messages import Answer, Chunk, Event, Waiting
 from gpudeck.assistant.query.request import Request
 from gpudeck.assistant.reports.report import packed
 from gpudeck.assistant.serve import client as serving

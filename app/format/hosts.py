@@ -9,7 +9,7 @@ import msgspec
 
 from gpudeck.app.language.texts import tr, tr_count, tr_text
 from gpudeck.language.numbers import clock
-from gpudeck.scheduler.hosts.messages import Moment
+from gpudeck.scheduler.hosts.decoder import Moment
 from gpudeck.scheduler.protocol.devices import card_name
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import HOST, HostSettings

@@ -8,7 +8,7 @@ from gpudeck.accel.serving.errors import ModelRefused
 from gpudeck.accel.serving.memory import Footprint, Room
 from gpudeck.app.format.values import memory
 from gpudeck.app.language.texts import tr, tr_noop, tr_text, tr_whole
-from gpudeck.assistant.inference.messages import Options
+from gpudeck.assistant.inference.engine_protocol import Options
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 WEIGHTS = {

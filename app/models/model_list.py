@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from gpudeck.app.format.values import duration, memory, significant
 from gpudeck.app.language.texts import tr, tr_noop, tr_whole
+from gpudeck.assistant.host_protocol import ModelSpeed, TokenRate
 from gpudeck.assistant.library.describe import Model
-from gpudeck.assistant.messages import ModelSpeed, TokenRate
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -49,8 +49,8 @@ from gpudeck.app.widgets.controls import (
     row,
     set_text,
 )
+from gpudeck.assistant.host_protocol import ModelSpeed
 from gpudeck.assistant.library.describe import Model
-from gpudeck.assistant.messages import ModelSpeed
 from gpudeck.scheduler.protocol.settings import TEMPLATE
 from gpudeck.scheduler.verbs.control import Configure
 

@@ -10,13 +10,13 @@ from gpudeck.accel.serving.memory import free_host_bytes
 from gpudeck.app.language.texts import tr
 from gpudeck.app.link.call import Call
 from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.host_protocol import Event, ModelSpeed, Waiting
 from gpudeck.assistant.idle import Cancelled
-from gpudeck.assistant.inference.messages import Options
+from gpudeck.assistant.inference.engine_protocol import Options
 from gpudeck.assistant.library import model_list
 from gpudeck.assistant.library.describe import Model, name_of
 from gpudeck.assistant.library.hub_search import HubModel, search_hub
 from gpudeck.assistant.library.unfinished import Unfinished, unfinished_downloads
-from gpudeck.assistant.messages import Event, ModelSpeed, Waiting
 from gpudeck.assistant.serve import client as serving
 from gpudeck.assistant.serve.control_messages import Held, Served
 

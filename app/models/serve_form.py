@@ -13,7 +13,7 @@ from gpudeck.app.models.fit import CACHE, CPU, JOB, PLACES, TOKENS, WEIGHTS, fit
 from gpudeck.app.models.fit_bar import FitBar
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import button, choice_box, column, label
-from gpudeck.assistant.inference.messages import Options
+from gpudeck.assistant.inference.engine_protocol import Options
 from gpudeck.assistant.serve.control_messages import Held
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 

@@ -13,7 +13,7 @@ from gpudeck.app.models.served_card import ServedCard
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import label
-from gpudeck.assistant.inference.messages import Options
+from gpudeck.assistant.inference.engine_protocol import Options
 from gpudeck.assistant.serve.control_messages import Held, Served
 
 _EVERY_MS = 1000

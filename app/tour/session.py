@@ -17,7 +17,7 @@ from gpudeck.app.widgets import theme
 from gpudeck.scheduler.protocol import paths
 
 if TYPE_CHECKING:
-    from gpudeck.assistant.messages import Answer
+    from gpudeck.assistant.host_protocol import Answer
 
 SIZE = (1280, 800)
 """Pixels of the window."""

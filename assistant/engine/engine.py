@@ -14,9 +14,9 @@ from gpudeck.accel.rwkv.tokenizer import Tokenizer
 from gpudeck.accel.serving.engine import Engine as ServingEngine
 from gpudeck.accel.serving.errors import ModelRefused, RequestRefused, TooLong
 from gpudeck.accel.serving.request import Ended, Piece, Request
+from gpudeck.assistant.host_protocol import PromptTooLong, WantedRefused
 from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.library.describe import model_errors
-from gpudeck.assistant.messages import PromptTooLong, WantedRefused
 from gpudeck.language.text import message_of, phrase
 from gpudeck.scheduler.protocol.errors import UserError
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from gpudeck.accel.serving.request import Sampling
 from gpudeck.assistant.completion import Wanted
-from gpudeck.assistant.messages import CompletionRequest
+from gpudeck.assistant.host_protocol import CompletionRequest
 
 STOP = "\n\nUser"
 """The text with which the model would go on to write the user's part."""

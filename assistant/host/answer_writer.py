@@ -8,9 +8,9 @@ import msgspec
 
 from gpudeck.assistant.facts import Fact
 from gpudeck.assistant.host.context import RequestContext
+from gpudeck.assistant.host_protocol import Answer
 from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.library.describe import describe
-from gpudeck.assistant.messages import Answer
 from gpudeck.assistant.writing.writer import Written, by_template, write
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import Settings

@@ -20,12 +20,12 @@ from gpudeck.assistant.answers.values import facts as facts_of
 from gpudeck.assistant.facts import Fact, phrases
 from gpudeck.assistant.host.answer_writer import AnswerWriter
 from gpudeck.assistant.host.context import RequestContext
+from gpudeck.assistant.host_protocol import Answer, Approve, Ask, Report
 from gpudeck.assistant.idle import Cancelled, wait_until_idle
 from gpudeck.assistant.intents.choices import clarifying_question, describe, distinct_choices
 from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.understand import Understood, understand
-from gpudeck.assistant.messages import Answer, Approve, Ask, Report
 from gpudeck.assistant.query.execute import execute
 from gpudeck.assistant.query.request import Order, Query, Span
 from gpudeck.assistant.query.rows import Rows

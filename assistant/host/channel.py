@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from gpudeck.assistant.completion import Token
 from gpudeck.assistant.engine.checkpoint import Checkpoint, FileCheckpoint
+from gpudeck.assistant.host_protocol import Chunk, DeviceChoice, Event, Waiting
 from gpudeck.assistant.idle import Cancelled
-from gpudeck.assistant.messages import Chunk, DeviceChoice, Event, Waiting
 from gpudeck.language.text import Message
 
 T = TypeVar("T")

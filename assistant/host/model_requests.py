@@ -15,8 +15,7 @@ from gpudeck.assistant.completion import Wanted
 from gpudeck.assistant.host.channel import RequestChannel
 from gpudeck.assistant.host.context import RequestContext, current_settings
 from gpudeck.assistant.host.package_speed import package_speed
-from gpudeck.assistant.inference.engine_requests import engine_request, tokens_of
-from gpudeck.assistant.messages import (
+from gpudeck.assistant.host_protocol import (
     Benchmark,
     Completion,
     CompletionRequest,
@@ -25,6 +24,7 @@ from gpudeck.assistant.messages import (
     TokenRate,
     WantedRefused,
 )
+from gpudeck.assistant.inference.engine_requests import engine_request, tokens_of
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gpudeck.assistant.messages import PackageSpeed
+from gpudeck.assistant.host_protocol import PackageSpeed
 from gpudeck.extras import missing_of
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from gpudeck.assistant.messages import PackageSpeed, TokenRate
+from gpudeck.assistant.host_protocol import PackageSpeed, TokenRate
 
 STRATEGIES = {"cpu": "cpu fp32", "cuda": "cuda fp16"}
 ROUNDS = 5

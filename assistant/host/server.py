@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from gpudeck.assistant import messages as m
+from gpudeck.assistant import host_protocol as m
 from gpudeck.assistant.client import socket_path
 from gpudeck.assistant.engine.checkpoint import FileCheckpoint, remove_stale
 from gpudeck.assistant.host.answers import handle_ask, handle_decision, handle_report

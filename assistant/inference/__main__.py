@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from gpudeck.assistant.inference import messages as m
+from gpudeck.assistant.inference import engine_protocol as m
 from gpudeck.assistant.inference.engine_requests import engine_request, tokens_of
 from gpudeck.language.text import Message, message_of, phrase
 from gpudeck.scheduler.client import Client

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from gpudeck.assistant.host_protocol import Chunk, Event, Failed, Waiting
 from gpudeck.assistant.idle import Cancelled
-from gpudeck.assistant.inference.messages import Options
-from gpudeck.assistant.messages import Chunk, Event, Failed, Waiting
+from gpudeck.assistant.inference.engine_protocol import Options
 from gpudeck.assistant.serve import control_messages as c
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.background.launch import start_process

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from gpudeck.assistant.messages import Chunk, Completion, Failed, PromptTooLong, Waiting
+from gpudeck.assistant.host_protocol import Chunk, Completion, Failed, PromptTooLong, Waiting
 from gpudeck.assistant.serve import control_messages as c
 from gpudeck.assistant.serve.model_requests import Message, ModelChat
 from gpudeck.assistant.serve.served_model import ModelRun, ServedModel

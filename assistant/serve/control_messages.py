@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpudeck.accel.serving.memory import CacheError, CacheFormat
-from gpudeck.assistant.messages import Chunk, Failed, Waiting
+from gpudeck.assistant.host_protocol import Chunk, Failed, Waiting
 from gpudeck.language.text import Message
 
 Held = Literal["lease", "job"]

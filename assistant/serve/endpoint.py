@@ -20,7 +20,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from gpudeck.assistant.completion import Token
-from gpudeck.assistant.messages import Chunk, Completion, DeviceChoice, Event, PromptTooLong
+from gpudeck.assistant.host_protocol import Chunk, Completion, DeviceChoice, Event, PromptTooLong
 from gpudeck.assistant.serve import replies
 from gpudeck.assistant.serve.requests import MAX_BODY, RequestRefused
 from gpudeck.language.rendering import render

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpudeck.assistant.inference import messages as m
+from gpudeck.assistant.inference import engine_protocol as m
 from gpudeck.assistant.serve.control_messages import Phase
 from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.background.launch import open_log

@@ -18,7 +18,7 @@ import msgspec
 from gpudeck.accel.serving.memory import CacheError, CacheFormat
 from gpudeck.accel.serving.request import Sampling
 from gpudeck.assistant.completion import Wanted
-from gpudeck.assistant.inference import messages as m
+from gpudeck.assistant.inference import engine_protocol as m
 from gpudeck.assistant.reports.style import LIGHT
 from gpudeck.assistant.reports.svg import axis_end
 from gpudeck.assistant.serve.engine_process import EngineProcess

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gpudeck.assistant.completion import Call, Token
-from gpudeck.assistant.messages import Completion
+from gpudeck.assistant.host_protocol import Completion
 
 _ENCODE = msgspec.json.Encoder().encode
 _ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}

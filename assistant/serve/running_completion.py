@@ -13,8 +13,7 @@ import msgspec
 
 from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.completion import Call, Token
-from gpudeck.assistant.library.describe import name_of
-from gpudeck.assistant.messages import (
+from gpudeck.assistant.host_protocol import (
     Chunk,
     Completion,
     CompletionRequest,
@@ -23,6 +22,7 @@ from gpudeck.assistant.messages import (
     Waiting,
     WantedRefused,
 )
+from gpudeck.assistant.library.describe import name_of
 from gpudeck.assistant.serve.calls import find_calls
 from gpudeck.assistant.serve.model_requests import ModelChat, ModelText
 from gpudeck.assistant.serve.requests import RequestRefused, parse

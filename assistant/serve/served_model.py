@@ -11,8 +11,8 @@ from typing import Literal
 import msgspec
 
 from gpudeck.assistant.completion import Call, Token
-from gpudeck.assistant.inference import messages as m
-from gpudeck.assistant.messages import Chunk, Completion, DeviceChoice, Event, PromptTooLong
+from gpudeck.assistant.host_protocol import Chunk, Completion, DeviceChoice, Event, PromptTooLong
+from gpudeck.assistant.inference import engine_protocol as m
 from gpudeck.assistant.serve.calls import find_calls
 from gpudeck.assistant.serve.engine_process import EngineProcess, Replies
 from gpudeck.assistant.serve.model_requests import ModelChat, ModelText

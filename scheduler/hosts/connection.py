@@ -11,7 +11,7 @@ from contextlib import suppress
 from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.background import children
 from gpudeck.scheduler.hosts import ssh
-from gpudeck.scheduler.hosts.messages import (
+from gpudeck.scheduler.hosts.decoder import (
     MAX_DEVICES,
     MAX_LINE,
     InvalidMessage,

@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.host_protocol import Answer
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.messages import Answer
 from gpudeck.scheduler.protocol.errors import UserError
 from tests.benchmarks.asked_world import world
 from tests.benchmarks.rows import context, write

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpudeck.assistant.client import Assistant
-from gpudeck.assistant.messages import Answer, Chunk, Event
+from gpudeck.assistant.host_protocol import Answer, Chunk, Event
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.settings import Settings

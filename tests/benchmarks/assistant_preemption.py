@@ -23,8 +23,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from gpudeck.accel.serving.request import Sampling
 from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.completion import Wanted
+from gpudeck.assistant.host_protocol import Chunk, CompletionRequest, Event
 from gpudeck.assistant.idle import Cancelled
-from gpudeck.assistant.messages import Chunk, CompletionRequest, Event
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.devices.cpu import cpu_name
 from tests.benchmarks.rows import context, spread, write

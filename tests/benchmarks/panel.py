@@ -22,7 +22,7 @@ from gpudeck.app.link.call import Call
 from gpudeck.app.link.link import Link
 from gpudeck.app.shell.window import MainWindow
 from gpudeck.app.widgets import theme
-from gpudeck.assistant.messages import Chunk
+from gpudeck.assistant.host_protocol import Chunk
 from gpudeck.scheduler.devices.cpu import cpu_name
 from tests.benchmarks.rows import context, spread, write
 

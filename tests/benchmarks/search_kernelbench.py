@@ -39,6 +39,7 @@ from gpudeck.accel.runtime.state_files import state_folder
 from gpudeck.accel.search import api, contender
 from gpudeck.accel.search.arena import calls_that_fit, lay_out
 from gpudeck.accel.search.baselines import compiled
+from gpudeck.accel.search.candidate_protocol import Bind
 from gpudeck.accel.search.contender import Desk
 from gpudeck.accel.search.contest import CALLS, Effort
 from gpudeck.accel.search.crew import Crew
@@ -46,7 +47,6 @@ from gpudeck.accel.search.engine import Budget, Engine
 from gpudeck.accel.search.fusion.template import library_operators
 from gpudeck.accel.search.journal import Journal
 from gpudeck.accel.search.judge import judge, nursery
-from gpudeck.accel.search.messages import Bind
 from gpudeck.accel.search.space import Config
 from gpudeck.accel.search.tasks import Task
 from gpudeck.accel.search.templates import Template

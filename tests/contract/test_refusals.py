@@ -9,7 +9,7 @@ import pytest
 
 from gpudeck.accel.rwkv.errors import ModelError
 from gpudeck.accel.serving.errors import ModelRefused
-from gpudeck.app.language.messages import ROOT
+from gpudeck.app.language.catalogues import ROOT
 from gpudeck.scheduler.protocol.errors import UserError
 
 ROOMS = ("scheduler", "app", "assistant", "accel/serving", "accel/rwkv")

@@ -19,7 +19,7 @@ from gpudeck.assistant.serve import endpoint, requests, server
 from gpudeck.assistant.serve.served_model import ServedModel
 from gpudeck.scheduler.devices import trace
 from gpudeck.scheduler.executors import containers
-from gpudeck.scheduler.hosts import connection, messages, tunnel
+from gpudeck.scheduler.hosts import connection, decoder, tunnel
 from gpudeck.scheduler.notices import courier, sender
 from gpudeck.scheduler.protocol import tcp_peers, traffic, wire
 from gpudeck.scheduler.protocol.destinations import MOST_DESTINATIONS
@@ -42,7 +42,7 @@ MIB = 2**20
                    hub.MOST_MEMORY / 2**30]),
         ("a hub, when it is searched", [hub_search.MOST_BYTES / MIB, hub_search.PATIENCE_S]),
         ("event files of a run", [event_files.MOST_BYTES / MIB, run_curves.MOST_FILES]),
-        ("another machine, its readings", [messages.MAX_LINE / MIB, messages.MAX_DEVICES,
+        ("another machine, its readings", [decoder.MAX_LINE / MIB, decoder.MAX_DEVICES,
                                            connection.MAX_NAMED, connection.SILENCE_S]),
         ("another machine, its queue", [tunnel.MAX_ANSWER / MIB, tunnel.ANSWER_S,
                                         wire.MAX_REPLY / MIB, wire.REPLY_S,

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gpudeck.app.language import messages, texts
+from gpudeck.app.language import catalogues, texts
 from gpudeck.language.languages import LANGUAGES, Language
 
 TRANSLATED = [language for language in LANGUAGES if language != "en"]
@@ -17,13 +17,13 @@ OTHER_WORDS = {"de": r"\bAuftr[aä]g", "fr": r"\bt[aâ]ches?\b", "es": r"\b(trab
 
 @pytest.mark.parametrize("language", TRANSLATED)
 def test_every_text_is_translated_and_no_other(language: Language) -> None:
-    assert messages.missing(language) == []
-    assert messages.unused(language) == []
+    assert catalogues.missing(language) == []
+    assert catalogues.unused(language) == []
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
 def test_translations_fill_in_the_values_of_their_texts(language: Language) -> None:
-    for text, forms in messages.translations(language):
+    for text, forms in catalogues.translations(language):
         wanted = set(PLACEHOLDER.findall(text)) - {"n"}
         for form in forms:
             found = set(PLACEHOLDER.findall(form)) - {"n"}
@@ -37,7 +37,7 @@ def test_a_job_has_one_name(language: Language) -> None:
     has_other = re.compile(r"\b(orders?|works?)\b", re.IGNORECASE)  # these have words like it
     found = [
         form
-        for text, forms in messages.translations(language)
+        for text, forms in catalogues.translations(language)
         if means_it.search(text) and not has_other.search(text)
         for form in forms
         if other.search(form)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpudeck.app.cli.catalog import COMMANDS
-from gpudeck.app.language import messages
+from gpudeck.app.language import catalogues
 from gpudeck.language.languages import Language
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +68,7 @@ def shown() -> Iterator[tuple[str, str]]:
         yield str(file.relative_to(ROOT)), file.read_text()
     yield "docs/commands.md", (ROOT / "docs" / "commands.md").read_text()
     yield "docs/settings.md", (ROOT / "docs" / "settings.md").read_text()
-    for text in messages.messages():
+    for text in catalogues.messages():
         yield "the catalogues", text
 
 
@@ -81,7 +81,7 @@ def test_no_odd_wording_is_shown() -> None:
 @pytest.mark.parametrize("language", ODD_TRANSLATED)
 def test_no_odd_wording_is_in_a_catalogue(language: Language) -> None:
     odd = re.compile("|".join(ODD_TRANSLATED[language]))
-    translated = [form for _, forms in messages.translations(language) for form in forms]
+    translated = [form for _, forms in catalogues.translations(language) for form in forms]
     assert translated
     assert not [form for form in translated if odd.search(form)]
 

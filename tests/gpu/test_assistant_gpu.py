@@ -20,7 +20,7 @@ from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.completion import Wanted
 from gpudeck.assistant.engine.engine import Engine
 from gpudeck.assistant.host.server import log_file
-from gpudeck.assistant.messages import CompletionRequest
+from gpudeck.assistant.host_protocol import CompletionRequest
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.devices.processes import ProcessTable
 from gpudeck.scheduler.protocol import paths

@@ -47,7 +47,7 @@ from gpudeck.app.models.requests import FindServed, FindUnfinished, ListModels
 from gpudeck.app.processes.past import ReadUse
 from gpudeck.app.shell.window import MainWindow
 from gpudeck.app.widgets import theme
-from gpudeck.assistant.messages import Event
+from gpudeck.assistant.host_protocol import Event
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.verbs.jobs import FindJobs
 from gpudeck.scheduler.verbs.notify import GetDestinations

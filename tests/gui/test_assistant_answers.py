@@ -10,7 +10,7 @@ from gpudeck.app.assistant.conversation_view import ConversationView
 from gpudeck.app.assistant.message_tree import Curve
 from gpudeck.app.assistant.requests import Ask, FinishedAnswer, WriteBrief
 from gpudeck.app.widgets import theme
-from gpudeck.assistant.messages import Chunk, Waiting
+from gpudeck.assistant.host_protocol import Chunk, Waiting
 from tests.gui import snapshots
 
 

@@ -35,7 +35,7 @@ from gpudeck.app.code.requests import ScanCode
 from gpudeck.app.link.link import Link
 from gpudeck.app.report.file import SaveReport
 from gpudeck.app.widgets import theme
-from gpudeck.assistant.messages import Chunk, Waiting
+from gpudeck.assistant.host_protocol import Chunk, Waiting
 from tests.gui import snapshots
 from tests.gui.conftest import Fed, exchange
 from tests.gui.readable import clipped, nameless

@@ -15,7 +15,7 @@ from gpudeck.app.assistant.conversation import Conversation
 from gpudeck.app.assistant.conversation_view import ConversationView
 from gpudeck.app.assistant.requests import FinishedAnswer
 from gpudeck.app.widgets import theme
-from gpudeck.assistant.messages import Chunk
+from gpudeck.assistant.host_protocol import Chunk
 from tests.gui.conftest import Fed
 
 STEPS = 250

@@ -26,11 +26,11 @@ from gpudeck.app.models.requests import (
     SearchHub,
 )
 from gpudeck.app.widgets import theme
+from gpudeck.assistant.host_protocol import Chunk, ModelSpeed, TokenRate
 from gpudeck.assistant.library.describe import Model
 from gpudeck.assistant.library.hub import FetchProgress
 from gpudeck.assistant.library.hub_search import HubModel
 from gpudeck.assistant.library.unfinished import Unfinished
-from gpudeck.assistant.messages import Chunk, ModelSpeed, TokenRate
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from gpudeck.scheduler.verbs.control import Configure

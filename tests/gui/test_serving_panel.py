@@ -14,7 +14,7 @@ from gpudeck.app.models.fit import CPU, JOB, LEASE, fit
 from gpudeck.app.models.page import ModelsPage
 from gpudeck.app.models.requests import FindServed, ListModels, ServedNow, StartServing, StopServing
 from gpudeck.app.widgets import theme
-from gpudeck.assistant.inference.messages import Options
+from gpudeck.assistant.inference.engine_protocol import Options
 from gpudeck.scheduler.protocol.settings import Settings
 from tests.gui import snapshots
 from tests.gui.conftest import Fed, exchange

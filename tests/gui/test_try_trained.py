@@ -8,7 +8,7 @@ import pytest
 from gpudeck.app.models.requests import AddModel, FindServed, ListModels, ServedNow, StartServing
 from gpudeck.app.workloads.result_card import ResultCard
 from gpudeck.app.workloads.trained import FindTrained
-from gpudeck.assistant.inference.messages import Options
+from gpudeck.assistant.inference.engine_protocol import Options
 from gpudeck.scheduler.protocol.jobs import Done, Job, State
 from tests.gui import snapshots
 from tests.gui.conftest import Fed

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.host_protocol import Answer
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.messages import Answer
 from gpudeck.assistant.query.request import NEWEST, Order, Query
 from gpudeck.assistant.tools.proposal import Proposal
 from gpudeck.assistant.tools.proposal_store import LASTS_S, ProposalStore

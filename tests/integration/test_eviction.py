@@ -23,7 +23,7 @@ from gpudeck.accel.rwkv.tokenizer import VOCABULARY
 from gpudeck.accel.serving.request import Sampling
 from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.completion import Wanted
-from gpudeck.assistant.messages import Chunk, CompletionRequest, Event
+from gpudeck.assistant.host_protocol import Chunk, CompletionRequest, Event
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings
 from gpudeck.scheduler.protocol.bookings import Booking

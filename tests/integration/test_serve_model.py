@@ -22,10 +22,10 @@ from gpudeck.accel.serving import tiny
 from gpudeck.accel.serving.memory import BLOCK
 from gpudeck.accel.serving.request import Sampling
 from gpudeck.assistant.completion import Wanted
+from gpudeck.assistant.host_protocol import Chunk
 from gpudeck.assistant.idle import Cancelled
-from gpudeck.assistant.inference import messages as m
-from gpudeck.assistant.inference.messages import Options
-from gpudeck.assistant.messages import Chunk
+from gpudeck.assistant.inference import engine_protocol as m
+from gpudeck.assistant.inference.engine_protocol import Options
 from gpudeck.assistant.serve import client as client_
 from gpudeck.assistant.serve.engine_process import EngineProcess, Replies
 from gpudeck.assistant.serve.model_requests import Message, ModelChat

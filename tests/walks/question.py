@@ -10,7 +10,7 @@ from gpudeck.assistant.host.answers import handle_ask
 from gpudeck.assistant.host.channel import RequestChannel
 from gpudeck.assistant.host.context import RequestContext
 from gpudeck.assistant.host.model_residency import ModelResidency
-from gpudeck.assistant.messages import Ask
+from gpudeck.assistant.host_protocol import Ask
 from gpudeck.assistant.tools.proposal_store import ProposalStore
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings

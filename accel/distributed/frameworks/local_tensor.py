@@ -19,7 +19,7 @@ from torch.distributed._local_tensor import LocalTensor, LocalTensorMode
 
 from gpudeck.accel.attention.sinks import sink_gradient
 from gpudeck.accel.distributed.local import Answer
-from gpudeck.accel.distributed.messages import Messages
+from gpudeck.accel.distributed.message_exchange import Messages
 from gpudeck.accel.distributed.operation import backward_op, forward_op, problem_over
 from gpudeck.accel.distributed.problem import Problem, Rules
 from gpudeck.accel.distributed.sharding import Span, Spans, shard, unshard

@@ -22,9 +22,9 @@ from gpudeck.app.cli.output import (
 )
 from gpudeck.app.report.file import save_report
 from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.host_protocol import Answer, When
 from gpudeck.assistant.intents.choices import Choice, choice_by_number
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.messages import Answer, When
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.language.text import phrase

@@ -9,7 +9,7 @@ from pathlib import Path
 from gpudeck.app.cli import arguments
 from gpudeck.app.cli.assistant.events import show_wait
 from gpudeck.app.cli.output import clear_progress, print_json, print_line, print_table
-from gpudeck.assistant.inference.messages import Options, Waiting
+from gpudeck.assistant.inference.engine_protocol import Options, Waiting
 from gpudeck.assistant.library.served import require_served
 from gpudeck.assistant.reports.files import write_private
 from gpudeck.assistant.serve.load_test import Load, LoadResult, chart, measure

@@ -7,7 +7,7 @@ import sys
 from argparse import Namespace
 
 from gpudeck.app.cli.output import show_progress
-from gpudeck.assistant.messages import DeviceChoice, Event, Waiting
+from gpudeck.assistant.host_protocol import DeviceChoice, Event, Waiting
 from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.progress import printable
 

@@ -19,12 +19,12 @@ from gpudeck.app.format.values import memory
 from gpudeck.app.models import served_text
 from gpudeck.app.models.model_list import package_text, parameters, speed_text, state
 from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.host_protocol import Event, SpeedEngine, Waiting
 from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.library import model_list
 from gpudeck.assistant.library.describe import Model
 from gpudeck.assistant.library.hub import FetchProgress
 from gpudeck.assistant.library.pull import Pull
-from gpudeck.assistant.messages import Event, SpeedEngine, Waiting
 from gpudeck.assistant.serve.client import find_served, served_models, stop
 from gpudeck.assistant.serve.control_messages import Served
 from gpudeck.language.text import phrase

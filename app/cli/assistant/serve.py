@@ -12,7 +12,7 @@ from gpudeck.app.cli import arguments
 from gpudeck.app.cli.assistant.events import device
 from gpudeck.app.cli.output import print_error, print_line
 from gpudeck.app.cli.token import read_token
-from gpudeck.assistant.inference.messages import Options
+from gpudeck.assistant.inference.engine_protocol import Options
 from gpudeck.assistant.library.served import require_served
 from gpudeck.assistant.serve import client
 from gpudeck.assistant.serve.control import Control

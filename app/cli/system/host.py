@@ -13,7 +13,7 @@ from gpudeck.app.format.hosts import found, host_devices, host_state, make_host
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.hosts.connection import first_moment
-from gpudeck.scheduler.hosts.messages import Moment
+from gpudeck.scheduler.hosts.decoder import Moment
 from gpudeck.scheduler.protocol.errors import NotFound, UserError, no_machine
 from gpudeck.scheduler.protocol.settings import HOST, HostSettings
 

@@ -12,7 +12,7 @@ from gpudeck.app.cli.devices.panels import bar
 from gpudeck.app.cli.devices.screen import status_lines, watch_lines
 from gpudeck.app.cli.output import StyledLine, print_table, render
 from gpudeck.app.cli.queue.jobs import print_list
-from gpudeck.assistant.messages import Waiting
+from gpudeck.assistant.host_protocol import Waiting
 from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.protocol.jobs import queued
 from gpudeck.scheduler.protocol.snapshot import Alert, Snapshot

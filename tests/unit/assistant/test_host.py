@@ -21,8 +21,8 @@ from gpudeck.accel.serving.request import Sampling
 from gpudeck.assistant.client import Assistant, OnEvent, socket_path
 from gpudeck.assistant.completion import Wanted
 from gpudeck.assistant.engine.prompts import MAX_CHAT_CHARACTERS, chat_request
+from gpudeck.assistant.host_protocol import Chunk, CompletionRequest, Event, Waiting
 from gpudeck.assistant.idle import Cancelled
-from gpudeck.assistant.messages import Chunk, CompletionRequest, Event, Waiting
 from gpudeck.assistant.query.request import Query
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.devices.processes import ProcessTable

@@ -10,8 +10,8 @@ import pytest
 
 from gpudeck.app.models.model_list import package_text
 from gpudeck.assistant.host.package_speed import package_speed
+from gpudeck.assistant.host_protocol import ModelSpeed, PackageSpeed, TokenRate
 from gpudeck.assistant.idle import Cancelled
-from gpudeck.assistant.messages import ModelSpeed, PackageSpeed, TokenRate
 from gpudeck.scheduler.protocol.errors import UserError
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
 

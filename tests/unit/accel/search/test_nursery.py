@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from gpudeck.accel.search.messages import Compile, Hung
+from gpudeck.accel.search.candidate_protocol import Compile, Hung
 from gpudeck.accel.search.nursery import Nursery
 from gpudeck.accel.search.verdict import Source
 

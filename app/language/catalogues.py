@@ -1,6 +1,6 @@
 """Collect the texts that the catalogues translate.
 
-    python -m gpudeck.app.language.messages [--update]
+    python -m gpudeck.app.language.catalogues [--update]
 
 The texts are those that the code marks (`tr`, `tr_count`, `phrase`, `phrase_count`, ...), and the
 captions of tables that are shown. It prints what each catalogue lacks, and what it has that nothing
@@ -23,7 +23,7 @@ from babel.messages.pofile import read_po, write_po
 from gpudeck.accel.workloads.catalog import WORKLOADS
 from gpudeck.app.widgets.action_table import ACTIONS, KEYS
 from gpudeck.assistant.housekeeping import TITLES
-from gpudeck.assistant.language.messages import messages as assistant_messages
+from gpudeck.assistant.language.marked_texts import messages as assistant_messages
 from gpudeck.language.languages import LANGUAGES, Language
 from gpudeck.language.words import CATALOGUES
 from gpudeck.scheduler.protocol.fields import FIELDS

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudeck.scheduler.hosts import reader, ssh
-from gpudeck.scheduler.hosts.messages import InvalidMessage, Messages, Moment
+from gpudeck.scheduler.hosts.decoder import InvalidMessage, Messages, Moment
 from gpudeck.scheduler.protocol.absence import explain
 from gpudeck.scheduler.protocol.fields import FIELDS
 from gpudeck.scheduler.protocol.settings import HostSettings
