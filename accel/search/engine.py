@@ -35,7 +35,8 @@ from gpudeck.language.text import Message, Number, phrase
 
 FIRST = 12
 """Configurations of the Latin hypercube."""
-_COMPILERS = max(2, (os.cpu_count() or 2) - 1)
+_COMPILERS = max(2, len(os.sched_getaffinity(0)) - 1)
+"""Of the processors that this process may use, one is left to the search itself."""
 _BATCH = max(4, _COMPILERS)
 _CALLS = 6
 _LEAST, _MOST = 4, 15

@@ -172,7 +172,7 @@ class Kitchen:
 
     def __init__(self, crew: Crew, end: float, say: Callable[[str], None]) -> None:
         self._crew, self._end, self._say = crew, end, say
-        self._pool = ThreadPoolExecutor(max(2, os.cpu_count() or 2))
+        self._pool = ThreadPoolExecutor(max(2, len(os.sched_getaffinity(0))))
         self._lock = state_folder() / "timing.lock"
         self._jobs: list[Future[object]] = []
         self._later: dict[object, list[Prepared]] = {}
