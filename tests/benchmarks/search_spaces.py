@@ -18,6 +18,7 @@ import argparse
 import csv
 import json
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -56,7 +57,6 @@ PROBLEMS = (
     *(("attention", {"heads": h, "tokens": t, "width": w}) for h, t, w in _FORWARD),
 )
 """Rows in float32, attention in bfloat16."""
-BUDGET_S = 6.0
 _LONGER_S = 60.0
 _TURNS = 3
 _SHARED = 3 << 30
@@ -124,11 +124,11 @@ def chosen_by_triton(task: Task, template: Template, inputs: list[Tensor]) -> Co
     return {"rows": tuned.best_config.kwargs["ROWS"], "warps": tuned.best_config.num_warps}
 
 
-def chosen_by_helion(task: Task, inputs: list[Tensor]) -> Callable[..., Tensor]:
+def chosen_by_helion(task: Task, inputs: list[Tensor], budget_s: float) -> Callable[..., Tensor]:
     """Return the kernel that Helion's search finds within the budget."""
     from tests.benchmarks.helion_rows import kernel_of
 
-    kernel = kernel_of(task.name, int(BUDGET_S))
+    kernel = kernel_of(task.name, int(budget_s))
     got, wanted = kernel(*inputs), task.reference(*inputs)
     torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-3)
     found: Callable[..., Tensor] = kernel
@@ -151,8 +151,9 @@ def timed(
 
 
 def measure(
-    name: str, sizes: dict[str, int], crew: Crew, device: ComputeDevice, keep: Callable[..., None]
-) -> tuple[object, ...]:
+    name: str, sizes: dict[str, int], budget_s: float, crew: Crew, device: ComputeDevice,
+    keep: Callable[..., None],
+) -> tuple[object, ...]:  # fmt: skip
     """Return the row of a problem; `keep` is told its name and each configuration's time."""
     dtype = torch.bfloat16 if name in ATTENTION else torch.float32
     task = task_of(name, dtype, sizes)
@@ -167,7 +168,8 @@ def measure(
         json.dumps(e.config): load(template.make(e.config)) for _, e in found if e.state == "timed"
     }
     peers, took = {}, {"triton": "", "helion": ""}
-    for peer, choose in _peers(task, template, inputs) if name in (*ROWWISE, *REDUCING) else ():
+    rows = name in (*ROWWISE, *REDUCING)
+    for peer, choose in _peers(task, template, inputs, budget_s) if rows else ():
         begun = time.monotonic()
         try:
             peers[peer] = choose()
@@ -179,7 +181,7 @@ def measure(
     shape = f"{name} {'x'.join(map(str, sizes.values()))}"
     keep(shape, once)
     best = min(once, key=lambda key: once[key])
-    now, later = (json.dumps(best_after(found, s)) for s in (BUDGET_S, _LONGER_S))
+    now, later = (json.dumps(best_after(found, s)) for s in (budget_s, _LONGER_S))
     usual = json.dumps(template.usual[0]) if template.usual else ""
     chosen = {key: functions[key] for key in (best, now, later, usual) if key in functions}
     us = timed(
@@ -198,12 +200,12 @@ def measure(
 
 
 def _peers(
-    task: Task, template: Template, inputs: list[Tensor]
+    task: Task, template: Template, inputs: list[Tensor], budget_s: float
 ) -> tuple[tuple[str, Callable[[], Callable[..., Tensor]]], ...]:
     """Return what has a peer search for a kernel, by its name."""
     return (
         ("triton", lambda: load(template.make(chosen_by_triton(task, template, inputs)))),
-        ("helion", lambda: chosen_by_helion(task, inputs)),
+        ("helion", lambda: chosen_by_helion(task, inputs, budget_s)),
     )
 
 
@@ -215,7 +217,8 @@ def library(task: Task) -> dict[str, Callable[..., Tensor]]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.search_spaces")
     parser.add_argument("--minutes", type=float, default=2.5)
-    parser.add_argument("--first", type=int, default=0, help="the number of the first problem")
+    parser.add_argument("--problems", type=int, nargs="*", default=range(len(PROBLEMS)))
+    parser.add_argument("--budget", type=float, default=6.0, help="seconds of a search")
     parser.add_argument("--kept", type=Path, help="takes the time of each configuration")
     args = parser.parse_args()
 
@@ -234,11 +237,14 @@ def main() -> int:
         first = task_of("softmax", torch.float32, {})
         desk = Desk(crew.arena(_SHARED), first, device.torch_device)
         crew.release(crew.start(first.source, desk, trusted=True))
-        for problem in PROBLEMS[args.first :]:
+        for number in args.problems:
             if time.monotonic() > end:
                 break
+            for held in Path(caches).iterdir():  # shapes share kernels
+                shutil.rmtree(held)
+            problem = PROBLEMS[number]
             try:
-                row = measure(*problem, crew, device, keep)
+                row = measure(*problem, args.budget, crew, device, keep)
             except Exception as e:  # noqa: BLE001 - one problem that fails must not end the others
                 row = (problem, f"failed: {type(e).__name__}: {e}"[:300])
             write.writerow(row)
