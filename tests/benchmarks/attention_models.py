@@ -57,7 +57,9 @@ from tests.benchmarks.rows import RESULTS, context, merge
 from tests.benchmarks.shared_gpu import SharedGpu
 from tests.benchmarks.turns import in_turn
 
-PACKAGES = ("torch", "triton", "flash-attn-4", "nvidia-cutlass-dsl", "vllm")
+PACKAGES = (
+    "torch", "triton", "nvidia-cudnn-cu13", "flash-attn-4", "nvidia-cutlass-dsl", "vllm"
+)  # fmt: skip
 
 
 def ready(

@@ -1,16 +1,18 @@
 """Linear attention on a GPU, beside the kernels of others.
 
     python -m tests.benchmarks.linear_attention fla:gdn,ssd:registry flashqla:gdn:flashqla
-        [--passes forward,backward,errors] [--warm FOLDER] [--turn FILE] [--minutes 2]
+        [--passes forward,graph,backward,errors] [--warm FOLDER] [--turn FILE] [--minutes 2]
         [--out FOLDER]
 
 Each argument names a peer, kinds and a set of shapes: those of fla-core's own registry of
 benchmarks, or those that FlashQLA published times of; `@0,2` after it chooses the first and third.
 `none` is no peer. First the forward pass of every kind and shape is timed in turns with the peer's,
-then the backward pass alone, and at last errors are measured on short inputs. The table is written
+then the same replayed as CUDA graphs, in which the host's time does not count, then the backward
+pass alone, and at last errors are measured on short inputs. The table is written
 after every cell, so that a run that ends early leaves what it had. `--warm` only compiles what the
 passes will need, shared by all processes that name the same folder, where what a killed one had
-begun is left to the next; the peer's kernels are tuned briefly (`peer_tuning`). With `--turn`,
+begun is left to the next. The peer tunes with all its configurations, each measured briefly
+(`peer_tuning`). With `--turn`,
 processes that begin together measure one after the other.
 
 Errors are relative to the float64 recurrence over the first tokens, beside those of the recurrence
@@ -35,6 +37,7 @@ from torch import Tensor
 from gpudeck.accel.primitives.linear_attention.api import linear_attention, operands
 from gpudeck.accel.primitives.linear_attention.plan import MANY
 from gpudeck.accel.primitives.linear_attention.reference import recurrence
+from gpudeck.accel.runtime.graphs import Captured
 from tests.benchmarks.code_state import SOURCES
 from tests.benchmarks.linear_attention_inputs import DEVICE, SHAPES, Inputs, Shape, inputs
 from tests.benchmarks.linear_attention_peers import PEERS, Peer, Run
@@ -43,7 +46,7 @@ from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.benchmarks.shared_gpu import turn
 from tests.benchmarks.turns import in_turn
 
-PASSES = ("forward", "backward", "errors")
+PASSES = ("forward", "graph", "backward", "errors")
 CHECKED = 256
 """The tokens over which errors are measured, of one sequence."""
 ERRORS = tuple(
@@ -141,7 +144,7 @@ def naive(x: Inputs) -> Tensor:
 
 
 def times(way: str, peer: Run | None, x: Inputs, seconds: float) -> Row:
-    """Time the forward pass, or the backward pass alone, in turns with the peer's."""
+    """Time the forward pass, its replay, or the backward pass alone, in turns with the peer's."""
     leaves = list(x.tensors.values())
 
     def forward(run: Run) -> Callable[[], object]:
@@ -152,7 +155,10 @@ def times(way: str, peer: Run | None, x: Inputs, seconds: float) -> Row:
         dout = torch.randn_like(out)
         return lambda: torch.autograd.grad(out, leaves, dout, retain_graph=True)
 
-    make = {"forward": forward, "backward": backward}[way]
+    def graph(run: Run) -> Callable[[], object]:
+        return Captured(forward(run), DEVICE)
+
+    make = {"forward": forward, "graph": graph, "backward": backward}[way]
     calls, refusal = [make(ours)], ""
     if peer is not None:
         try:
@@ -202,7 +208,7 @@ class Compilation(NamedTuple):
     part: int = 0
 
 
-_PARTS = 3
+_PARTS = 4
 """Into how many parts the configurations of a peer's kernels are cut."""
 
 
@@ -274,7 +280,8 @@ class Table:
                 ("torch", "triton", *packages),
                 SOURCES["linear_attention"],
             )
-            empty = dict.fromkeys((*_columns("forward"), *_columns("backward"), *ERRORS), "")
+            timed = [column for way in PASSES[:-1] for column in _columns(way)]
+            empty = dict.fromkeys((*timed, *ERRORS), "")
             row = {**where, "peer": plan.peer, "kind": kind, **sizes, **empty}
             self.rows[plan.peer, kind, shape] = row
         row.update(found)

@@ -1,9 +1,8 @@
 """Make a peer's Triton kernels choose their tiles in seconds instead of minutes.
 
 Triton compiles the configurations of a kernel one after the other and measures each for 0.1 s,
-again for every number of heads. With `brief_tuning` those of 2 to 8 warps and 3 stages take part,
-2 stages for keys of more than 128, whose tiles would not fit, and each is measured for some
-milliseconds. Processes with `compile_share` compile them beforehand.
+again for every number of heads. With `brief_tuning` all of them take part, and each is measured for
+some milliseconds. Processes with `compile_share` compile them beforehand.
 """
 
 from __future__ import annotations
@@ -21,14 +20,10 @@ from triton.runtime.autotuner import Autotuner
 _WARM_UP_MS, _MEASURED_MS = 2, 10
 
 
-_WARPS, _STAGES, _STAGES_OF_WIDE = (2, 4, 8), 3, 2
-
-
 def brief_tuning() -> None:
     """Change how Triton tunes kernels in this process, before the first is tuned."""
     brief = functools.partial(triton.testing.do_bench, warmup=_WARM_UP_MS, rep=_MEASURED_MS)
     triton.testing.do_bench = brief
-    Autotuner.prune_configs = functools.partialmethod(_pruned, Autotuner.prune_configs)
 
 
 @contextmanager
@@ -36,7 +31,7 @@ def compile_share(part: int, parts: int) -> Iterator[None]:
     """Compile in a `with` block a share of what others will measure, and choose any of it."""
 
     def pruned(self: Any, kwargs: dict[str, Any]) -> list[Any]:
-        configs = _pruned(self, original, kwargs)
+        configs = original(self, kwargs)
         return configs[part::parts] or configs[:1]
 
     def forgetful(self: Any, *args: object, **kwargs: object) -> object:
@@ -56,11 +51,3 @@ def _once(call: Callable[[], object], quantiles: tuple[float, ...], **_: object)
     """Call a kernel once, which compiles it."""
     call()
     return [1.0] * len(quantiles)
-
-
-def _pruned(self: Any, original: Any, kwargs: dict[str, Any]) -> list[Any]:
-    """Return the configurations to measure."""
-    configs: list[Any] = original(self, kwargs)
-    stages = _STAGES if kwargs.get("K", 0) <= 128 else _STAGES_OF_WIDE
-    usual = [c for c in configs if c.num_warps in _WARPS and c.num_stages == stages]
-    return usual or configs

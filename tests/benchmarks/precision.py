@@ -118,7 +118,8 @@ def layers(given: argparse.Namespace, until: float) -> Iterator[dict[str, object
     for rows, inputs, outputs in SHAPES[given.skip : given.skip + given.shapes]:
         if time.monotonic() > until:
             return
-        where = context(torch.cuda.get_device_name(), ("torch", "triton"), SOURCES["fp8_linear"])
+        packages = ("torch", "triton") if given.no_peers else ("torch", "triton", "torchao")
+        where = context(torch.cuda.get_device_name(), packages, SOURCES["fp8_linear"])
         plain = nn.Linear(inputs, outputs, bias=False, device=CUDA, dtype=torch.bfloat16)
         x = torch.randn(rows, inputs, device=CUDA, dtype=torch.bfloat16, requires_grad=True)
         dout = torch.randn(rows, outputs, device=CUDA, dtype=torch.bfloat16)

@@ -1,0 +1,1 @@
+"""The tests that others wrote for their own code, run with ours in its place."""
