@@ -4,15 +4,51 @@ from __future__ import annotations
 
 import resource
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from gpudeck.accel.runtime.capability import ComputeDevice
 from gpudeck.accel.runtime.power import read
+from gpudeck.accel.training.errors import Refused
 from gpudeck.accel.training.loop import Run
 from gpudeck.language.text import Bytes, Number, Span, Text, Value, moment, phrase
+
+_TIMED, _TIMED_MS = 6, 2000.0
+"""An estimate is due after so many steps that count as speed, and so many milliseconds of them:
+where steps wait for the processor, the time of a few of them depends on what else it does."""
+
+
+def is_due(milliseconds: Sequence[float]) -> bool:
+    """Return whether enough steps were timed for an estimate."""
+    return len(milliseconds) >= _TIMED and sum(milliseconds) >= _TIMED_MS
+
+
+class Price(NamedTuple):
+    """What a kWh costs."""
+
+    amount: float
+    currency: str
+
+
+def price_in(environment: Mapping[str, str]) -> Price | None:
+    """Return the price that the queue tells its jobs; None if it tells none.
+
+    Raises:
+        Refused: if it is not a number.
+    """
+    told = environment.get("GPUDECK_ENERGY_PRICE")
+    if told is None:
+        return None
+    try:
+        return Price(float(told), environment.get("GPUDECK_CURRENCY", ""))
+    except ValueError:
+        raise Refused(
+            phrase("GPUDECK_ENERGY_PRICE is {told}, and not a number. Change or remove it",
+                   told=told)
+        ) from None  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -32,8 +68,13 @@ class Estimate:
     """The power of the GPUs when the estimate was made, as if all took as much as that of this
     process; None if it is not known."""
 
-    def text(self, now: float) -> Text:
-        """Return the estimate in words; `now` is in seconds since the epoch."""
+    def text(self, now: float, price: Price | None = None) -> Text:
+        """Return the estimate in words, with what the energy costs if its price is known.
+
+        Args:
+            now: in seconds since the epoch.
+            price: of a kWh.
+        """
         end = moment(now + self.left, now)
         values: dict[str, Value] = {
             "memory": Bytes(self.memory),
@@ -49,11 +90,19 @@ class Estimate:
                 " {left} left, until {end}",
                 **values,
             )
+        kwh = self.watts * self.left / 3.6e6
+        values["energy"] = Number(kwh, ".3g", "kWh")
+        if price is None:
+            return phrase(
+                "estimate: at most {memory} of {total}, {seconds} a step, {tokens} tokens a second,"
+                " {left} left, until {end}, with {energy}",
+                **values,
+            )
         return phrase(
             "estimate: at most {memory} of {total}, {seconds} a step, {tokens} tokens a second,"
-            " {left} left, until {end}, with {energy}",
+            " {left} left, until {end}, with {energy} for {cost}",
             **values,
-            energy=Number(self.watts * self.left / 3.6e6, ".3g", "kWh"),
+            cost=Number(kwh * price.amount, ".2f", price.currency),
         )
 
 

@@ -73,7 +73,7 @@ class Optimizers:
         if settings.optimizer == "muon":
             inner = {name: w for name, w in matrices.items() if ".layers." in name}
         rest = [w for name, w in matrices.items() if name not in inner]
-        self._packed = settings.moments == "8bit"
+        self._packed, self._compiled = settings.moments == "8bit", settings.compile
         self.parts: list[torch.optim.Optimizer] = []
         for weights, share in ((rest, decay), (vectors, 0.0)):
             for some in self._portions(weights):
@@ -102,10 +102,10 @@ class Optimizers:
         """Change the weights by their gradients, and forget these."""
         for part in self.parts:
             if self._packed:
-                unpack(part)
+                unpack(part, compiled=self._compiled)
             part.step()
             if self._packed:
-                pack(part)
+                pack(part, compiled=self._compiled)
             part.zero_grad(set_to_none=True)
 
     def set_rate(self, rate: float) -> None:

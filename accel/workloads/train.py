@@ -42,8 +42,6 @@ _MOST_POINTS = 500
 """The most points of a curve in a Result; metrics.jsonl has all."""
 _UNTIMED = 4
 """The first steps, which compile and allocate, and do not count as speed."""
-_ESTIMATED = 10
-"""The steps that an estimate takes."""
 _CURVES = (
     ("loss", mark_phrase("loss"), ""),
     ("held_out", mark_phrase("held-out loss"), ""),
@@ -99,6 +97,9 @@ class Follower:
     """Print what a run measures, estimate what it needs, and pass on that it is to stop."""
 
     def __init__(self, settings: Settings, device: ComputeDevice, progress: Progress) -> None:
+        """Follow no run yet. Raises Refused if the price of energy is not a number."""
+        from gpudeck.accel.training.estimate import price_in
+
         self._settings, self._device, self._progress = settings, device, progress
         self._printed = 0.0
         self._run: Run | None = None
@@ -109,6 +110,7 @@ class Follower:
         """What was estimated after the first steps."""
         self._done = 0
         """The steps of this process."""
+        self._price = price_in(os.environ)
 
     def read(self, done: float, total: float) -> None:
         """Take the bytes of the data that were read."""
@@ -132,15 +134,22 @@ class Follower:
             self._done += 1
             if self._done > _UNTIMED:
                 self.milliseconds.append(1e3 * row.seconds)
-            if self._done == _ESTIMATED:
-                self.early = self.estimate()
-                self.say(self.early.text(time.time()))
+            self._estimate_once(last=row.step == self._settings.steps)
         now, last = time.monotonic(), row.step == self._settings.steps
         if row.loss is None or last or now - self._printed >= _EVERY_S:
             self._printed = now
             print(msgspec.json.encode(self._line(row)).decode(), flush=True)
             if row.loss is not None:
                 self._progress.stage(f"loss {row.loss:.4f}", begins=float(row.step))
+
+    def _estimate_once(self, *, last: bool) -> None:
+        """Tell what the run needs as soon as enough steps were timed, or after the last one if only
+        that is wanted."""
+        from gpudeck.accel.training.estimate import is_due
+
+        if self.early is None and (is_due(self.milliseconds) or (last and self._settings.estimate)):
+            self.early = self.estimate()
+            self.say(self.early.text(time.time(), self._price))
 
     def _line(self, row: Measured) -> dict[str, float]:
         """Return what is printed of a step: also the share of the peak and the energy of a token
@@ -170,7 +179,7 @@ class Follower:
     @property
     def estimated_only(self) -> bool:
         """Return True where only an estimate is wanted, and was made."""
-        return self._settings.estimate and self._done >= _ESTIMATED
+        return self._settings.estimate and self.early is not None
 
     @property
     def flops(self) -> float:

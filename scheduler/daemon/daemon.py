@@ -34,6 +34,7 @@ from gpudeck.scheduler.daemon.upkeep import Upkeep
 from gpudeck.scheduler.devices.supervisor import Supervisor
 from gpudeck.scheduler.executors.attempt_folder import PASSABLE
 from gpudeck.scheduler.executors.clusters import Clusters
+from gpudeck.scheduler.executors.launch import EnergyPrice
 from gpudeck.scheduler.executors.local import Local
 from gpudeck.scheduler.executors.lock_places import shared_note
 from gpudeck.scheduler.executors.registry import ExecutorRegistry
@@ -138,7 +139,9 @@ class Daemon:
         )
         hub = ClusterHub(lambda: self.queue, self.runners, notices, self._step, touch)
         self._clusters = Clusters(hub, state.settings.clusters, self._log_limit)
-        self._local = Local(self.runners.watch, self._log_limit, self._sharing.memory_of)
+        self._local = Local(
+            self.runners.watch, self._log_limit, self._sharing.memory_of, self._energy_price
+        )
         self.queue = Queue(
             self._store, ExecutorRegistry(self._local, self._clusters), self._job_ended,
             self._lease_service.evict, self._half_life,
@@ -330,6 +333,10 @@ class Daemon:
 
     def _log_limit(self) -> int:
         return self._state.settings.log_bytes
+
+    def _energy_price(self) -> EnergyPrice:
+        settings = self._state.settings
+        return EnergyPrice(settings.energy_price, settings.currency)
 
     def _limits_of(self, user: int | None) -> UserLimits | None:
         return limits_of(self._state.settings.limits, user)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -32,6 +32,20 @@ def launch_request(
         name: value for name, value in msgspec.structs.asdict(spec).items() if name not in _NOT_SENT
     }
     return {**options, "attempt": attempt, "folder": folder, "env": env, **more}
+
+
+class EnergyPrice(NamedTuple):
+    """What a kWh costs; 0 if that is not known."""
+
+    amount: float = 0.0
+    currency: str = ""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Return the variables by which a job learns it."""
+        if not self.amount:
+            return {}
+        return {"GPUDECK_ENERGY_PRICE": f"{self.amount:g}", "GPUDECK_CURRENCY": self.currency}
 
 
 def identity(job: Job, attempt: str) -> dict[str, str]:

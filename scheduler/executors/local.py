@@ -69,7 +69,7 @@ from gpudeck.scheduler.executors.containers import (
 from gpudeck.scheduler.executors.evidence import Evidence, issue_ticket, note_end, ticket_of
 from gpudeck.scheduler.executors.gpu_locks import GpuLocks
 from gpudeck.scheduler.executors.inspection import ELSEWHERE, Finding, RunnerInspector, is_elsewhere
-from gpudeck.scheduler.executors.launch import identity, launch_request
+from gpudeck.scheduler.executors.launch import EnergyPrice, identity, launch_request
 from gpudeck.scheduler.executors.lock_places import LocksClosed
 from gpudeck.scheduler.executors.remote_runner import CONTINUE_CLOCK, PAUSE_CLOCK, YIELD
 from gpudeck.scheduler.protocol import paths
@@ -104,6 +104,7 @@ class Local(Executor):
         watch: Callable[[int, int | None], None],
         log_limit: Callable[[], int] = lambda: 0,
         memory_of: Callable[[str], float | None] = lambda device: None,
+        energy_price: Callable[[], EnergyPrice] = EnergyPrice,
     ) -> None:
         """Start nothing yet.
 
@@ -114,9 +115,11 @@ class Local(Executor):
                 keeps all.
             memory_of: returns the bytes of a GPU that is locked against other queues while a job
                 holds it; None for a device that is not.
+            energy_price: returns the price that an attempt is told that starts now.
         """
         self._watch = watch
         self._log_limit, self._memory_of = log_limit, memory_of
+        self._energy_price = energy_price
         self._spare: GatedRunner | None = None
         """A runner that was started ahead: most of a start is the start of an interpreter."""
         self._at_gate: dict[str, GatedRunner] = {}
@@ -216,7 +219,10 @@ class Local(Executor):
         if locks is not None:
             locks.close()  # from here on the runner alone holds them, by the same number
         folder = paths.job_folder(job.id)
-        whole = _environment(job, running, env, devices, folder)
+        whole = {
+            **_environment(job, running, env, devices, folder),
+            **self._energy_price().variables,
+        }
         launch = launch_request(
             job.spec, running.attempt, str(folder), whole,
             log_limit=self._log_limit(), ticket=str(ticket_of(running.attempt)),

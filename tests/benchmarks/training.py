@@ -9,13 +9,15 @@ The parts:
   loop that goes on at its turn; joules are those of the card's counter.
 - large: 1.5B in bf16, in FP8, and with moments in 8 bits.
 - recurrent: RWKV-7 0.4B with our recurrence and with fla-core's in the same model and loop, and
-  flash-linear-attention's own model.
+  flash-linear-attention's own model, whose kernels `training_tuning` compiles beforehand. Give each
+  contender (`--only`) a process and a TORCHINDUCTOR_CACHE_DIR of its own: layers that torch 2.11
+  takes from its caches fail.
 - lora: small matrices beside a frozen model of Llama-3-8B's shape with random weights; the same by
   peft in a loop, and by TRL.
 - long: the same on one long sequence, whose tokens the processes of torchrun divide.
 - curves: ours (also in FP8, and with moments in 8 bits) and plain torch on a real text, from the
   same first weights, in several orders.
-- memory: what is estimated after ten steps, and what the whole run takes, on twelve shapes.
+- memory: what is estimated after some steps, and what the next --seconds take, on twelve shapes.
 - kills: a run that is killed and stopped at random steps beside an undisturbed one.
 - divided: ours on one GPU, then on as many as torchrun starts processes, each with --batch
   sequences.
@@ -45,14 +47,15 @@ import torch.distributed as dist
 from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.training import recurrent
 from gpudeck.accel.training.api import open_data
-from gpudeck.accel.training.estimate import estimate_of
+from gpudeck.accel.training.estimate import estimate_of, is_due
 from gpudeck.accel.training.loop import Run
 from gpudeck.accel.training.ranks import count_ranks, rank_of
 from gpudeck.accel.training.settings import Settings
 from gpudeck.accel.training.shapes import SHAPES as SIZES
-from gpudeck.accel.training.shapes import new_recurrent_config, recurrent_json
+from gpudeck.accel.training.shapes import new_recurrent_config
 from gpudeck.accel.workloads.train import join_ranks
 from tests.benchmarks import rows
+from tests.benchmarks.peer_tuning import brief_tuning
 from tests.benchmarks.training_curves import curves
 from tests.benchmarks.training_lora import long, lora
 from tests.benchmarks.training_peers import Nanochat, by_fla, fla_steps, plain_steps
@@ -91,8 +94,8 @@ SHAPES = (
     Case("350M", 16, 1024, recompute=True), Case("124M", 8, 1024, compiled=True),
     Case("124M", 32, 1024, parts=2, compiled=True),
 )  # fmt: skip
-ESTIMATED, UNTIMED = 10, 4
-"""The steps after which the workload estimates, and the first ones, which do not count."""
+UNTIMED = 4
+"""The first steps, which do not count as speed."""
 
 
 def speed(args: argparse.Namespace) -> None:
@@ -127,16 +130,19 @@ def large(args: argparse.Namespace) -> None:
     whole = args.batch // 2
     fourfold = {"batch": 4 * whole, "accumulate": 4}
     ways: dict[str, dict[str, Any]] = {
-        "ours": {}, "ours, FP8": {"precision": "fp8"},
-        "ours, moments in 8 bits": {"moments": "8bit"}, "ours, four parts": fourfold,
+        "ours": {}, "ours, four parts": fourfold, "ours, moments in 8 bits": {"moments": "8bit"},
         "ours, FP8, four parts": {**fourfold, "precision": "fp8"},
+        "ours, FP8": {"precision": "fp8"},
     }  # fmt: skip
     for name, more in wanted(args, ways).items():
         given = {"model": "1.5B", "batch": whole, "tokens": args.tokens, **more}
         made: list[Run] = []
         contender = {name: partial(large_steps, args.folder / "large", given, made)}
         shape = {key: given[key] for key in ("model", "batch", "tokens")}
-        compare(args, "training_speed", contender, shape, lambda _, m=made: operations(m[0]))
+        compare(
+            args, "training_speed", contender, shape, lambda _, m=made: operations(m[0]),
+            kernels=True,
+        )  # fmt: skip
         forget(made)
 
 
@@ -190,33 +196,38 @@ def divide(args: argparse.Namespace, shard: str) -> None:
 
 def recurrences(args: argparse.Namespace) -> None:
     """Write training_recurrent.csv: our recurrence and fla-core's in the same model and loop, then
-    flash-linear-attention's own model."""
+    flash-linear-attention's own model. What fails when it is compiled runs without."""
+    brief_tuning()
     shape = {"model": args.model, "batch": args.batch, "tokens": args.tokens}
     ours = recurrent.linear_attention
-    word = ", compiled layers" if args.compiled else ""
     config = new_recurrent_config(args.model, VOCABULARY)
     per_token = config.flops(frozen=False)
     for name, operation in wanted(
         args, {"ours": ours, "fla-core": torch.compiler.disable(by_fla)}
     ).items():
-        made: list[Run] = []
-
-        def steps(made: list[Run] = made) -> Iterator[object]:
-            run = run_of(args.folder / "recurrent", Ear(), **shape, compile=args.compiled)
-            made.append(run)
-            return run.steps()
-
         recurrent.linear_attention = operation
-        contenders = {f"{name}{word}": steps}
-        compare(args, "training_recurrent", contenders, shape, lambda _: per_token, kernels=True)
-        forget(made)
+        for compiled in dict.fromkeys((args.compiled, False)):
+            made: list[Run] = []
+
+            def steps(made: list[Run] = made, compiled: bool = compiled) -> Iterator[object]:
+                run = run_of(args.folder / "recurrent", Ear(), **shape, compile=compiled)
+                made.append(run)
+                return run.steps()
+
+            contender = {f"{name}, compiled layers" if compiled else name: steps}
+            ran = compare(
+                args, "training_recurrent", contender, shape, lambda _: per_token, kernels=True
+            )
+            for run in made:
+                say(f"{name}: losses {[row.loss for row in run.journal.rows[:8]]}")
+            forget(made)
+            if ran:
+                break
     recurrent.linear_attention = ours
     device = find_device().torch_device
     models = {"fla's own model": False, "fla's own model, weights in bfloat16": True}
     for name, short in wanted(args, models).items():
-        steps_of = partial(
-            fla_steps, recurrent_json(config), args.batch, args.tokens, device, short=short
-        )
+        steps_of = partial(fla_steps, config, args.batch, args.tokens, device, short=short)
         compare(
             args, "training_recurrent", {name: steps_of}, shape, lambda _: per_token, kernels=True
         )
@@ -266,7 +277,7 @@ def kills(args: argparse.Namespace) -> None:
 
 
 def memory(args: argparse.Namespace) -> None:
-    """Write training_memory.csv: the estimate after ten steps, and what whole runs took."""
+    """Write training_memory.csv: the estimate after some steps, and what the next ones took."""
     small = (Case("tiny", 2, 64), Case("tiny", 4, 64, parts=2))
     for shape in SHAPES[args.first :] if find_device().kind == "cuda" else small:
         row = predicted(args, shape)
@@ -275,31 +286,36 @@ def memory(args: argparse.Namespace) -> None:
 
 
 def predicted(args: argparse.Namespace, shape: Case) -> dict[str, object]:
-    """Train thirty steps with held-out losses and a checkpoint, and compare with the estimate."""
-    ear, steps = Ear(), 30
+    """Train with held-out losses and a checkpoint, and compare with the estimate."""
+    ear = Ear()
     run = run_of(
         args.folder / "memory", ear, model=shape.model, batch=shape.batch, tokens=shape.tokens,
-        accumulate=shape.parts, compile=shape.compiled, recompute=shape.recompute, steps=steps,
-        held_out=0.01, evaluate=15, checkpoint=steps, documents=True,
+        accumulate=shape.parts, compile=shape.compiled, recompute=shape.recompute,
+        held_out=0.01, evaluate=25, documents=True,
     )  # fmt: skip
     going = run.steps()
-    for _ in range(ESTIMATED):
+    while not is_due(milliseconds(ear)):
         next(going)
-    early = estimate_of(run, run.device, milliseconds(ear))
-    failed = ""
+    early, estimated = estimate_of(run, run.device, milliseconds(ear)), len(milliseconds(ear))
+    failed, until = "", time.monotonic() + args.seconds
     try:
         for _ in going:
-            pass
+            if time.monotonic() >= until:
+                break
+        run.save(None)
     except torch.OutOfMemoryError:
         failed = "out of memory"
-    late = estimate_of(run, run.device, milliseconds(ear)[ESTIMATED:])
+    times = milliseconds(ear)
+    late = estimate_of(run, run.device, times[estimated:])
     run.close()
+    say(f"estimated after {estimated}: {' '.join(f'{ms:.1f}' for ms in times)}")
     row: dict[str, object] = {
         **shape._asdict(), "predicted_gib": f"{early.memory / 2**30:.5g}",
         "used_gib": f"{late.memory / 2**30:.5g}",
         "memory_error": f"{early.memory / late.memory - 1:.4f}",
         "predicted_ms": f"{1e3 * early.seconds:.5g}", "ms": f"{1e3 * late.seconds:.5g}",
-        "time_error": f"{early.seconds / late.seconds - 1:.4f}", "failed": failed,
+        "time_error": f"{early.seconds / late.seconds - 1:.4f}",
+        "steps": f"{estimated} of {len(times)}", "failed": failed,
         **rows.context(str(run.device), ("torch", "triton")),
     }  # fmt: skip
     del run, going
@@ -331,7 +347,9 @@ def main() -> None:
     parser.add_argument("--compiled", action="store_true", help="recurrent, curves: compiled")
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--longest", type=float, default=0.5, help="seconds before a kill at most")
-    parser.add_argument("--seconds", type=float, default=600.0, help="kills: no more after these")
+    parser.add_argument(
+        "--seconds", type=float, default=600.0, help="kills: no more after these; memory: measured"
+    )
     parser.add_argument("--precision", default="bfloat16", help="kills: float32 on a CPU")
     parser.add_argument("--moments", default="float32", help="kills: or 8bit")
     parser.add_argument("--folder", type=Path, default=Path("build/training"))

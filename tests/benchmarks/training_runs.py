@@ -18,6 +18,7 @@ import torch
 
 from gpudeck.accel.runtime.capability import ComputeDevice, find_device
 from gpudeck.accel.runtime.peaks import peak_tflops
+from gpudeck.accel.runtime.power import EnergyWatch
 from gpudeck.accel.training import start as starts
 from gpudeck.accel.training.batches import Batches
 from gpudeck.accel.training.checkpoint import Checkpoints
@@ -162,18 +163,24 @@ def prepare(
 def take_turns(
     ready: Mapping[str, Iterator[object]], rounds: int, steps: int
 ) -> dict[str, list[Turn]]:
-    """Let contenders take turns of some steps each; print each turn."""
+    """Let contenders take turns of some steps each; print each turn, and at last the mean power by
+    the card's counter and as runs read it."""
     device, meter = find_device(), Meter()
     found: dict[str, list[Turn]] = {name: [] for name in ready}
-    for number in range(rounds):
-        for name, made in ready.items():
-            before, began = meter.joules(), time.perf_counter()
-            _advance(made, steps, device)
-            seconds = (time.perf_counter() - began) / steps
-            after = meter.joules()
-            joules = None if before is None or after is None else (after - before) / steps
-            found[name].append(Turn(seconds, joules))
-            say(f"round {number} {name}: {1e3 * seconds:.2f} ms a step, {joules} J")
+    first, start = meter.joules(), time.perf_counter()
+    with EnergyWatch(device.torch_device) as watch:
+        for number in range(rounds):
+            for name, made in ready.items():
+                before, began = meter.joules(), time.perf_counter()
+                _advance(made, steps, device)
+                seconds = (time.perf_counter() - began) / steps
+                after = meter.joules()
+                joules = None if before is None or after is None else (after - before) / steps
+                found[name].append(Turn(seconds, joules))
+                say(f"round {number} {name}: {1e3 * seconds:.2f} ms a step, {joules} J")
+    last, whole = meter.joules(), time.perf_counter() - start
+    if first is not None and last is not None and watch.watts is not None:
+        say(f"{(last - first) / whole:.1f} W by the counter in {whole:.1f} s; {watch.watts:.1f} W")
     return found
 
 
@@ -285,9 +292,9 @@ def compare(
     per_token: Callable[[str], float],
     *,
     kernels: bool = False,
-) -> None:
+) -> bool:
     """Let contenders take turns, and write a row of each into a file; the kernels of a step of each
-    into another one if wanted."""
+    into another one if wanted. Return whether any of them ran."""
     tokens = int(str(about["batch"])) * int(str(about["tokens"]))
     ready = prepare(contenders)
     if len(ready) == 1:
@@ -295,7 +302,7 @@ def compare(
     for name, turns in take_turns(ready, args.rounds, args.steps).items():
         write(args, file, about, name, turns, tokens, per_token(name))
     if not kernels or find_device().kind != "cuda":
-        return
+        return bool(ready)
     said = rows.context(str(find_device()), ("torch", "triton"))
     for name, steps in ready.items():
         found = [{**about, "contender": name, **row, **said} for row in kernels_of(steps)]
@@ -303,6 +310,7 @@ def compare(
             say(f"{name}: {row['ms']} ms, {row['calls']} calls, {row['kernel']}")
         keys = [key for key in (*KEYS, "kernel") if key in found[0]]
         rows.merge("training_kernels", found, keys, args.results)
+    return bool(ready)
 
 
 def write(

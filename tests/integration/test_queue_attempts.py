@@ -94,6 +94,20 @@ def test_a_job_is_tried_again_until_it_succeeds_and_keeps_its_artefacts(
     assert [p.name for p in shared.artefacts(job.id)] == ["checkpoint"]
 
 
+def test_a_job_learns_the_price_of_energy_while_the_settings_have_one(shared: Client) -> None:
+    code = (
+        "import os; names = ('GPUDECK_ENERGY_PRICE', 'GPUDECK_CURRENCY'); "
+        "print(*(os.environ[name] for name in names if name in os.environ))"
+    )
+    shared.configure(energy_price=0.32, currency="CHF")
+    told = shared.submit(python(code))
+    shared.wait(told.id, WAIT_S)
+    shared.configure(energy_price=0.0)
+    untold = shared.submit(python(code))
+    shared.wait(untold.id, WAIT_S)
+    assert (log_of(told), log_of(untold)) == ("0.32 CHF\n", "\n")
+
+
 def test_a_job_is_retried_as_often_as_requested(shared: Client, tmp_path: Path) -> None:
     job = shared.submit(python(COUNT + "sys.exit(7)", tmp_path / "tries"), retries=2, backoff=0.02)
     state = shared.wait(job.id, WAIT_S).state

@@ -38,6 +38,21 @@ def test_codes_stand_for_nearly_the_same_numbers(columns: int, signed: bool) -> 
     assert ((again - x).norm(dim=1) < 0.015 * x.norm(dim=1)).all()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [16, 700])
+@pytest.mark.parametrize("signed", [True, False])
+def test_compiled_codes_stand_for_the_same_numbers(columns: int, signed: bool) -> None:
+    x = torch.randn(5, columns, generator=DRAW)
+    x = x if signed else x.abs()
+    same = encode(x, signed=signed)
+    again = encode(x, signed=signed, compiled=True)
+    torch.testing.assert_close(again[1], same[1])
+    torch.testing.assert_close(
+        decode(*same, signed=signed, compiled=True), decode(*same, signed=signed)
+    )
+    assert (again[0] != same[0]).sum() <= 1  # at a limit between two numbers
+
+
 def test_roots_of_second_moments_never_become_zero_beside_larger_ones() -> None:
     x = torch.logspace(-30, 0, 300).unsqueeze(0)
     again = decode(*encode(x, signed=False), signed=False)
