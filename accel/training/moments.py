@@ -92,7 +92,7 @@ def _blocks(x: Tensor) -> Tensor:
     """Return x [..., columns] as [..., blocks, columns of a block], filled up with zeros."""
     columns = x.shape[-1]
     block = min(BLOCK, columns)
-    return functional.pad(x, (0, -columns % block)).unflatten(-1, (-1, block))
+    return functional.pad(x, (0, -columns % block)).reshape(*x.shape[:-1], -1, block)
 
 
 def _rows(blocks: Tensor, columns: int) -> Tensor:
