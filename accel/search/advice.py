@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import time
 import urllib.request
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from gpudeck.accel.search.journal import Entry, Journal
+from gpudeck.accel.search.journal import Journal
 from gpudeck.accel.search.space import Config, Space, key
 
 _TOLD = 24
@@ -118,13 +117,3 @@ def _described(space: Space, journal: Journal, count: int) -> dict[str, Any]:
         "measured": [{"config": c, "microseconds": us} for c, us in journal.timed[:_TOLD]],
         "failed": [{"config": e.config, "state": e.state, "why": str(e.why)[:80]} for e in failed],
     }
-
-
-def best_by(entries: Sequence[Entry]) -> dict[str, tuple[int, float]]:
-    """Return, for each that proposed, how many configurations were timed, and the least time."""
-    found: dict[str, tuple[int, float]] = {}
-    for entry in entries:
-        if entry.state == "timed":
-            count, least = found.get(entry.by, (0, float("inf")))
-            found[entry.by] = count + 1, min(least, entry.microseconds)
-    return found

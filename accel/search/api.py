@@ -14,6 +14,7 @@ from gpudeck.accel.lessons.store import software
 from gpudeck.accel.runtime.capability import ComputeDevice, find_device
 from gpudeck.accel.runtime.state_files import change, state_folder
 from gpudeck.accel.search.advice import Advisor
+from gpudeck.accel.search.advised import Advice, search_both
 from gpudeck.accel.search.attention_templates import attention_template
 from gpudeck.accel.search.code import Codes, encode_codes
 from gpudeck.accel.search.contender import Contender
@@ -65,6 +66,8 @@ class Found(NamedTuple):
     predictions: tuple[Prediction, ...]
     function: Callable[..., Any] | None
     """The kernel, of a module's inputs alone if one was given; None if the target is not here."""
+    advice: Advice | None = None
+    """What a language model cost and gained, if one advised."""
 
 
 def optimize_kernel(
@@ -98,7 +101,8 @@ def optimize_kernel(
         budget: when to end.
         effort: how thoroughly the winner is judged.
         compiled: the modes of torch.compile that the winner is judged beside.
-        advisor: a language model that proposes configurations in turn with the surrogate.
+        advisor: a language model that proposes configurations in turn with the surrogate, for
+            half of the budget; the other half is for the search without it.
         use: whether the winner is installed if it is judged faster.
         report: is told each configuration that was tried.
 
@@ -121,11 +125,19 @@ def optimize_kernel(
         capability = None
         if device.capability is not None:
             capability = 10 * device.capability[0] + device.capability[1]
-        engine = Engine(task, template, journal, crew, capability, report, advisor)
-        try:
-            engine.run(budget or Budget())
-        finally:
-            engine.close()
+
+        def search(kept: Journal, asked: Advisor | None, budget: Budget) -> None:
+            engine = Engine(task, template, kept, crew, capability, report, asked)
+            try:
+                engine.run(budget)
+            finally:
+                engine.close()
+
+        advice = None
+        if advisor is None:
+            search(journal, None, budget or Budget())
+        else:
+            advice = search_both(search, journal, advisor, budget or Budget())
         if not journal.timed:
             why = journal.entries[-1].why if journal.entries else "nothing was tried"
             raise RuntimeError(f"no configuration of {template.name} can be used: {why}")
@@ -141,7 +153,7 @@ def optimize_kernel(
     function = load(source)
     if isinstance(kernel, nn.Module) and task.written:
         function = bind(function, kernel, task.written)
-    return Found(config, True, us, verdict, kept, (), function)
+    return Found(config, True, us, verdict, kept, (), function, advice)
 
 
 def _found_template(

@@ -24,8 +24,9 @@ from gpudeck.language.text import Message
 _METHOD = b"2"
 """Changes whenever the times of earlier searches cannot be compared with new ones."""
 State = Literal["timed", "pruned", "wrong", "failed", "hung"]
-Proposer = Literal["", "lessons", "usual", "sample", "surrogate", "endpoint"]
-"""Lessons of other problems, the template's own, the Latin hypercube, LFBO, a language model."""
+Proposer = Literal["", "lessons", "usual", "sample", "surrogate", "endpoint", "alone"]
+"""Lessons of other problems, the template's own, the Latin hypercube, LFBO, a language model, the
+search without it."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -49,6 +50,11 @@ class Problem(msgspec.Struct, frozen=True):
         known = _METHOD + msgspec.json.encode(self, order="deterministic")
         digest = sha256(known).hexdigest()[:16]
         return _folder() / f"{self.task}-{digest}.jsonl"
+
+    @property
+    def alone_file(self) -> Path:
+        """Return the path of the journal of its search beside one with a language model."""
+        return self.file.with_suffix(".alone")
 
     @property
     def verdict_file(self) -> Path:
@@ -80,15 +86,19 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 class Journal:
     """Own the file of a problem; only one process has it open."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *, alone: bool = False) -> None:
         """Open the file and read it.
+
+        Args:
+            problem: what is searched.
+            alone: whether this is the search beside one with a language model.
 
         Raises:
             BlockingIOError: if another process searches the same problem.
             OSError: if it cannot be written.
         """
         self.problem = problem
-        file = problem.file
+        file = problem.alone_file if alone else problem.file
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._fd = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
         try:

@@ -82,10 +82,12 @@ def _outcome(found: Found) -> Outcome:
 
 
 def _reason(found: Found, verdict: Verdict) -> Text:
-    if found.installed is None:
-        return verdict.text
-    installed = phrase("installed as {name}", name=found.installed.name)
-    return join_texts((verdict.text, installed))
+    said = [verdict.text]
+    if found.installed is not None:
+        said.append(phrase("installed as {name}", name=found.installed.name))
+    if found.advice is not None:
+        said.append(found.advice.text)
+    return join_texts(said)
 
 
 def _checks(verdict: Verdict) -> tuple[Check, ...]:

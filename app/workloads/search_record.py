@@ -40,6 +40,7 @@ _PROPOSERS: dict[Proposer, str] = {
     "sample": tr_noop("even sample"),
     "surrogate": tr_noop("boosted trees"),
     "endpoint": tr_noop("language model"),
+    "alone": tr_noop("the search without the language model"),
 }
 
 
