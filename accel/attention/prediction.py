@@ -4,16 +4,17 @@ The time is a sum of physical terms with coefficients that are not negative, fit
 and direction to all measurements (`python -m tests.benchmarks.attention_fit`): multiplications of
 the visible tiles, their exponentials, the longest tile, the last wave, bytes, the launch, and what
 softcaps, biases, windows, ragged batches and lengths that are no multiple of a tile cost. What the
-sum misses at measured shapes corrects it at shapes near by. A backend is never predicted to compute
-faster than it did at any measured shape with heads of about that size: beyond the longest measured
-lengths the sum alone promised more than the GPU can do.
+sum misses at measured shapes corrects it at shapes near by, as a Gaussian process whose correlation
+falls exponentially with the distance (kriging; Rasmussen and Williams, 2006, chapter 2). A backend
+is never predicted to compute faster than it did at any measured shape with heads of about that
+size: beyond the longest measured lengths the sum alone promised more than the GPU can do.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import msgspec
@@ -23,19 +24,24 @@ MULTIPROCESSORS = 132
 """Of the GPUs that were measured."""
 TILE = 128
 """Queries and keys of a tile, about those of all kernels."""
+FEW_QUERIES = 16
+"""Up to so many queries a sequence is a decoding step."""
 HEAD_DIMS = (64, 128, 256)
 """Kernels have other tiles for each of these; the cost of sizes between is interpolated."""
+WIDE_TILES = ("hopper", "cudnn")
+"""Backends with tiles for heads of these sizes only; a smaller head costs as one of the next."""
+TILES_OF_HEADS = (64, 96, 128, 192, 256, 512)
 POWERS_OF_TWO = ("triton",)
-"""Backends whose tiles are as wide as the next power of two, so that a head of 80 costs as one of
-128."""
-SOFT = 0.05
-"""The squared distance, in octaves, within which measured shapes count alike."""
-TRUST = 0.02
-"""The weight of the sum of terms against that of the shapes near by."""
+"""Backends whose tiles are as wide as the next power of two. Those of all others are multiples of
+STEP."""
+STEP = 32
 ALIKE = 0.5
 """The octaves by which head sizes differ at most whose highest rates are compared."""
-REACH = 9.0
-"""The squared distance from the nearest measured shape beyond which nothing is predicted."""
+REACH = 1.0
+"""The distance from the nearest measured shape beyond which nothing is predicted."""
+
+
+Place = tuple[float, ...]
 
 
 class Geometry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -60,20 +66,37 @@ class Fitted(msgspec.Struct, frozen=True):
     backend: str
     coefficients: tuple[float, ...]
     """Microseconds for each of `terms`."""
-    missed: tuple[float | None, ...]
-    """For each measured shape, the logarithm of the time over the sum of terms; None where the
-    backend was not measured."""
+    level: float
+    """The mean logarithm of the measured time over the sum of terms."""
+    weights: tuple[float | None, ...]
+    """How much each measured shape adds to that where it is near; None where the backend was not
+    measured."""
+    highest: dict[int, float]
+    """For each head size the most `products` a microsecond that were measured."""
 
 
-class Direction(msgspec.Struct, frozen=True):
+class Direction(msgspec.Struct, frozen=True, dict=True):
     """The fits of one direction."""
 
     regret: float
     """What a choice costs at a shape that was left out: the geometric mean of its time over the
     fastest backend's, less one."""
+    backward: bool
     shapes: tuple[Geometry, ...]
     """Where backends were measured."""
     fitted: tuple[Fitted, ...]
+
+    @cached_property
+    def weighted(self) -> dict[str, list[tuple[Place, float]]]:
+        """Return, for each backend, where it was measured and the weight of that."""
+        return {
+            of.backend: [
+                (place(raise_head(shape, of.backend)), weight)
+                for shape, weight in zip(self.shapes, of.weights, strict=True)
+                if weight is not None
+            ]
+            for of in self.fitted
+        }
 
 
 class Coefficients(msgspec.Struct, frozen=True):
@@ -84,8 +107,12 @@ class Coefficients(msgspec.Struct, frozen=True):
     directions: dict[str, Direction]
 
 
-def terms(g: Geometry) -> tuple[float, ...]:
-    """Return the terms of a shape, each about 1 where it dominates a call of some microseconds."""
+@lru_cache(maxsize=64)
+def terms(g: Geometry, backward: bool = False) -> tuple[float, ...]:
+    """Return the terms of a shape, each about 1 where it dominates a call of some microseconds.
+
+    In a backward pass CTAs may own keys, and meet the queries of all heads that share these.
+    """
     heads, tiles = g.batch * g.heads, -(-g.seq_q // TILE)
     blocks = [_blocks(g, i) for i in range(tiles)]
     area = TILE * TILE / 1e6
@@ -108,49 +135,73 @@ def terms(g: Geometry) -> tuple[float, ...]:
         work * 64 * g.ragged,
         work * 64 * (g.left is not None),
         work * 64 * _uneven(g),
+        *(_terms_of_keys(g, area * sum(blocks), area * max(blocks, default=0)) if backward else ()),
     )
+
+
+def _terms_of_keys(g: Geometry, scores: float, longest: float) -> tuple[float, ...]:
+    """Return the longest tile and the last wave of CTAs that own keys, from a head's scores."""
+    tiles, group = max(1, -(-g.seq_k // TILE)), g.heads // g.kv_heads * g.head_dim
+    waves = math.ceil(g.batch * g.kv_heads * tiles / MULTIPROCESSORS)
+    return longest * group, waves * scores / tiles * group
 
 
 def predict(fits: Direction, g: Geometry) -> dict[str, float]:
     """Return the expected microseconds of each backend that was measured near the shape."""
-    apart = [distance(g, shape) for shape in fits.shapes]
-    if min(apart, default=math.inf) > REACH:
-        return {}
-    those, wide = {g: (terms(g), apart)}, raise_head(g)
-    if wide != g:
-        those[wide] = terms(wide), [distance(wide, shape) for shape in fits.shapes]
     found = {}
     for fitted in fits.fitted:
-        values, apart = those[wide if fitted.backend in POWERS_OF_TWO else g]
-        base = sum(c * t for c, t in zip(fitted.coefficients, values, strict=True))
-        own = [(d, m) for d, m in zip(apart, fitted.missed, strict=True) if m is not None]
-        if min(d for d, _ in own) > REACH:
+        of = raise_head(g, fitted.backend)
+        at = place(of)
+        own = [(math.dist(at, there), weight) for there, weight in fits.weighted[fitted.backend]]
+        if min(apart for apart, _ in own) > REACH:
             continue
-        near = [((SOFT + d) ** -2, m) for d, m in own]
-        missed = sum(w * m for w, m in near) / (TRUST + sum(w for w, _ in near))
-        rate = _highest_rate(_highest_rates(fits.shapes, fitted), g.head_dim)
-        found[fitted.backend] = max(base * math.exp(missed), _products(g) / rate)
+        base = sum(
+            c * t for c, t in zip(fitted.coefficients, terms(of, fits.backward), strict=True)
+        )
+        missed = fitted.level + math.fsum(weight * likeness(apart) for apart, weight in own)
+        rate = _highest_rate(fitted.highest, g.head_dim)
+        found[fitted.backend] = max(base * math.exp(missed), products(g) / rate)
     return found
 
 
-def raise_head(g: Geometry) -> Geometry:
-    """Return the shape with its head size raised to a power of two."""
-    return msgspec.structs.replace(g, head_dim=1 << (g.head_dim - 1).bit_length())
+def raise_head(g: Geometry, backend: str) -> Geometry:
+    """Return the shape with the head size that a backend's tiles have for it."""
+    if backend in POWERS_OF_TWO:
+        wide = 1 << (g.head_dim - 1).bit_length()
+    elif backend in WIDE_TILES and g.head_dim <= TILES_OF_HEADS[-1]:
+        wide = next(size for size in TILES_OF_HEADS if size >= g.head_dim)
+    else:
+        wide = -(-g.head_dim // STEP) * STEP
+    return msgspec.structs.replace(g, head_dim=wide)
 
 
-def distance(a: Geometry, b: Geometry) -> float:
-    """Return the squared distance of two shapes, in octaves; another kind counts as several."""
-    apart = (
-        math.log2(max(1, a.seq_q) / max(1, b.seq_q)),
-        math.log2(max(1, a.seq_k) / max(1, b.seq_k)),
-        _octaves_of_tiles(a) - _octaves_of_tiles(b),
-        1.5 * math.log2(a.head_dim / b.head_dim),
-        0.5 * math.log2(a.heads / a.kv_heads * b.kv_heads / b.heads),
+def place(g: Geometry) -> Place:
+    """Return the coordinates of a shape: octaves and kinds over the scales at which they matter.
+
+    At a distance of 1 two shapes have about a third of what a sum misses in common. The scales are
+    about those at which the fits of all backends are most likely.
+    """
+    tiles = min(max(1, g.batch * g.heads * -(-g.seq_q // TILE)), 4096)
+    return (
+        math.log2(max(1, g.seq_q)) / 4,
+        math.log2(max(1, g.seq_k)) / 4,
+        math.log2(g.batch * g.heads) / 8,
+        math.log2(tiles) / 10,
+        math.log2(g.head_dim),
+        math.log2(g.heads / g.kv_heads) / 3,
+        (g.right is not None and g.seq_q > 1) / 8,
+        _uneven(g) / 2,
+        0.5 * (g.seq_q <= FEW_QUERIES),
+        0.5 * g.softcap,
+        0.5 * g.bias,
+        0.6 * g.ragged,
+        0.6 * (g.left is not None),
     )
-    other = (a.right is None) != (b.right is None) and a.seq_q > 1
-    kinds = [(g.softcap, g.bias, g.ragged, g.left is not None) for g in (a, b)]
-    differing = sum(int(x != y) for x, y in zip(*kinds, strict=True))
-    return math.fsum(x * x for x in apart) + 0.5 * other + 4.0 * differing
+
+
+def likeness(apart: float) -> float:
+    """Return how much of what the sum of terms misses two shapes at a distance have in common."""
+    return math.exp(-apart)
 
 
 def expect(gpus: Sequence[str], direction: str, g: Geometry) -> dict[str, float]:
@@ -173,20 +224,7 @@ def _highest_rate(rates: Mapping[int, float], head_dim: int) -> float:
     return max(rate for size, rate in rates.items() if apart[size] <= within)
 
 
-@lru_cache(maxsize=64)
-def _highest_rates(shapes: tuple[Geometry, ...], fitted: Fitted) -> Mapping[int, float]:
-    """Return for each head size the most `_products` a microsecond that were measured."""
-    rates: dict[int, float] = {}
-    for shape, missed in zip(shapes, fitted.missed, strict=True):
-        if missed is not None and not shape.ragged:  # whose lengths are not known here
-            of = raise_head(shape) if fitted.backend in POWERS_OF_TWO else shape
-            us = sum(c * t for c, t in zip(fitted.coefficients, terms(of), strict=True))
-            rate = _products(shape) / (us * math.exp(missed))
-            rates[shape.head_dim] = max(rate, rates.get(shape.head_dim, 0.0))
-    return rates
-
-
-def _products(g: Geometry) -> float:
+def products(g: Geometry) -> float:
     """Return the multiplications of queries and keys that are seen; of each tile of queries the
     middle one is counted."""
     seen = 0
@@ -226,7 +264,3 @@ def _uneven(g: Geometry) -> bool:
     """Return whether the last tile of queries or keys is not whole, which slows some kernels down
     throughout."""
     return g.seq_q > 1 and (g.seq_q % TILE > 0 or g.seq_k % TILE > 0)
-
-
-def _octaves_of_tiles(g: Geometry) -> float:
-    return math.log2(min(max(1, g.batch * g.heads * -(-g.seq_q // TILE)), 1024))
