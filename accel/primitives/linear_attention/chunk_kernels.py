@@ -97,8 +97,11 @@ def around_the_middle(
             sums -= tl.where((before & (other < block))[:, None], whole, 0.0)
         place = tl.minimum(begin + ROWS // 2, length - 1)
         middle = vectors(sums_ptr, first + place, one, 1, head, heads, dims, SIZE)
-        rows = vectors(sums_ptr, first, begin + tl.arange(0, ROWS), length, head, heads, dims, SIZE)
-        near, sums = rows - middle, sums - middle
+        own = begin + tl.arange(0, ROWS)
+        rows = vectors(sums_ptr, first, own, length, head, heads, dims, SIZE)
+        # places past the end have zeros, which an infinite factor would make NaN
+        near = tl.where((own < length)[:, None], rows - middle, 0.0)
+        sums = tl.where((tokens < length)[:, None], sums - middle, 0.0)
     return near, rows, sums, middle
 
 

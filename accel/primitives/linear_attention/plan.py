@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import Any
@@ -149,12 +149,15 @@ def tables(bounds: Bounds, device: torch.device) -> Tables:
             for i, at in enumerate(range(begin, end, CHUNK))
         ]
         sequences.append((first, len(chunks) - first))
-    table, lines = (
-        torch.tensor(rows, dtype=torch.int32).reshape(-1, width).to(device)
-        for rows, width in ((chunks, 3), (sequences, 2))
-    )
     longest = max((count for _, count in sequences), default=0)
-    return Tables(table, lines, len(chunks) + len(bounds), longest)
+    places = len(chunks) + len(bounds)
+    return Tables(_table(chunks, 3, device), _table(sequences, 2, device), places, longest)
+
+
+def _table(rows: Sequence[Sequence[int]], width: int, device: torch.device) -> Tensor:
+    """Return a table [n, width] that gradients may be computed with, also in inference mode."""
+    with torch.inference_mode(False):
+        return torch.tensor(rows, dtype=torch.int32).reshape(-1, width).to(device)
 
 
 @lru_cache(maxsize=256)
@@ -169,7 +172,7 @@ def cut(bounds: Bounds, parts: int, device: torch.device) -> Tensor:
             first = min(part * size, count)
             lines[part].append((chunk + first, min(size, count - first)))
         chunk += count
-    return torch.tensor(lines, dtype=torch.int32).reshape(-1, 2).to(device)
+    return _table([line for part in lines for line in part], 2, device)
 
 
 @lru_cache(maxsize=256)

@@ -15,7 +15,14 @@ from gpudeck.accel.primitives.linear_attention.api import choose, linear_attenti
 from gpudeck.accel.primitives.linear_attention.chunked import chunked
 from gpudeck.accel.primitives.linear_attention.fused import fused
 from gpudeck.accel.primitives.linear_attention.kinds import KINDS
-from gpudeck.accel.primitives.linear_attention.plan import Shape, parts_of, passing, single
+from gpudeck.accel.primitives.linear_attention.plan import (
+    Shape,
+    cut,
+    parts_of,
+    passing,
+    single,
+    tables,
+)
 from gpudeck.accel.primitives.linear_attention.problem import Operands
 from gpudeck.accel.primitives.linear_attention.reference import recurrence
 from gpudeck.accel.primitives.linear_attention.single_pass import suffices
@@ -132,6 +139,29 @@ def test_the_kernels_give_the_output_and_the_gradients_of_the_recurrence(
         environment.setenv("PYTHONWARNINGS", "ignore")  # factors that are masked may overflow
         got = interpreted(gradients_ignoring_overflow, kind, x, STARTS)
     assert_close(got, exact, bound)
+
+
+@pytest.mark.xdist_group("interpreted")
+@pytest.mark.parametrize("tokens", [28, 32])
+def test_places_past_a_sequence_are_not_seen_at_the_strongest_decays(interpreted, tokens):
+    """Factors there are infinite, and an infinite factor of nothing is no number."""
+    x = drawn("kda", 1, tokens, 16, 16, strength=20.0)
+    x["decay"].fill_(-20.0)
+    exact = gradients("recurrence", "kda", x, torch.float64)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONWARNINGS", "ignore")
+        got = interpreted(gradients_ignoring_overflow, "kda", x, [0, tokens])
+    assert_close(got, {n: exact[n] for n in ("out", "v", "beta")}, 1e-3)
+    assert all(t.isfinite().all() for t in got.values())
+
+
+def test_what_inference_leaves_behind_serves_training(one_thread):
+    with torch.inference_mode():
+        left = tables.__wrapped__(((0, 70), (70, 75)), torch.device("cpu"))
+        parted = cut.__wrapped__(((0, 512),), 2, torch.device("cpu"))
+    assert not any(t.is_inference() for t in (left.chunks, left.sequences, parted))
+    assert left.chunks.tolist() == [[0, 64, 0], [64, 6, 1], [70, 5, 3]]
+    assert parted.tolist() == [[0, 4], [4, 4]]
 
 
 def gradients_ignoring_overflow(
