@@ -40,10 +40,24 @@ def digest_sources(*folders: str) -> str:
             if file.suffix == ".py":
                 tree = ast.parse(file.read_text())
                 _drop_docstrings(tree)
-                hashed.update(f"{file.relative_to(ROOT)}\n{ast.dump(tree)}\n".encode())
+                hashed.update(f"{file.relative_to(ROOT)}\n{_outline(tree)}\n".encode())
             elif file.suffix == ".cu":
                 hashed.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
     return hashed.hexdigest()[:8]
+
+
+def _outline(node: object) -> str:
+    """Return a syntax tree as text, the same in each version of Python.
+
+    Later versions have fields that are empty unless their new syntax is used, so what is empty is
+    left out.
+    """
+    if isinstance(node, list):
+        return f"[{', '.join(map(_outline, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = (f"{n}={_outline(v)}" for n, v in ast.iter_fields(node) if v is not None and v != [])
+    return f"{type(node).__name__}({', '.join(fields)})"
 
 
 def _drop_docstrings(tree: ast.AST) -> None:

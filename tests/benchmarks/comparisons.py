@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from tests.benchmarks.code_state import SOURCES, digest_sources
@@ -31,11 +31,11 @@ def name_run(row: Row) -> str:
     return row.get("run") or row.get("date", "")[:10]
 
 
-def describe_rows(file: str) -> str:
-    """Return the devices and the last day of a file's rows, and whether the code is older."""
-    found = rows(file)
+def describe_rows(file: str, counts: Callable[[Row], bool]) -> str:
+    """Return devices and days of a file's rows that count, and whether their code is older."""
+    found = [row for row in rows(file) if counts(row)]
     days = sorted({day for row in found if (day := row.get("date", "")[:10])})
-    when = days[-1] if days else "undated"
+    when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "undated"
     devices = ", ".join(sorted({row["device"].removeprefix("NVIDIA ") for row in found}))
     now = digest_sources(*SOURCES[file])
     old = any(row.get("code") != now for row in found)
@@ -47,7 +47,7 @@ def ratios(file: str, column: str, shape: tuple[str, ...], **wanted: str) -> lis
     found = {
         tuple(row[name] for name in shape): float(row[column])
         for row in rows(file)
-        if row[column] and all(row[name] == value for name, value in wanted.items())
+        if row.get(column) and all(row.get(name) == value for name, value in wanted.items())
     }
     return list(found.values())
 
@@ -83,13 +83,6 @@ def _last_ratio(
 
 
 def grid(direction: str, ours: tuple[str, ...]) -> list[float]:
-    """Compare on the grid of lengths and head sizes that the tables were made from."""
-    found = (row for row in rows("attention_grid") if row["direction"] == direction)
-    cells = times("median_ms", ("causal", "seq", "head_dim"), found)
-    return over_best(cells, ours, _PEERS)
-
-
-def grid_again(direction: str, ours: tuple[str, ...]) -> list[float]:
     """Compare on the cells of the grid that were measured beside all peers in one run."""
     found = (row for row in rows("attention_grid_peers") if row["direction"] == direction)
     return over_best(times("us", ("name",), found), ours, _PEERS)
@@ -144,10 +137,15 @@ def many_rows(precision: str) -> list[float]:
     return [
         float(row["times_cublas"])
         for row in rows("gemm")
-        if (row["precision"], row["backend"], row["rounding"]) == (precision, "hopper", "False")
-        and int(row["m"]) >= 1024
+        if (row["backend"], row["rounding"]) == ("hopper", "False")
+        and is_large(row, precision)
         and row["times_cublas"]
     ]
+
+
+def is_large(row: Row, precision: str) -> bool:
+    """Return whether a row is of a product in this precision with 1,024 rows or more."""
+    return row["precision"] == precision and int(row["m"]) >= 1024
 
 
 def experts(peer: str) -> list[float]:
@@ -169,8 +167,7 @@ def layers(ours: str, peer: str, least: int, *, graph: bool = False) -> list[flo
         layer, ms = row["layer"].removesuffix(" graph"), float(row["ms"])
         name = layer.split()[0]
         sizes = tuple(row[size] for size in ("rows", "inputs", "outputs"))
-        small = min(int(sizes[0]) // 2, *map(int, sizes[1:])) < least
-        if small or row["layer"].endswith(" graph") != graph:
+        if not has_sizes(row, least) or row["layer"].endswith(" graph") != graph:
             continue
         if layer == name or name == "torchao":
             run = runs.setdefault((*sizes, row["date"]), {})
@@ -179,10 +176,49 @@ def layers(ours: str, peer: str, least: int, *, graph: bool = False) -> list[flo
     return list(found.values())
 
 
+def transformer_layers() -> list[float]:
+    """Compare a transformer layer in FP8 with bf16, each as it is, compiled or as a graph, in the
+    way that is fastest.
+    """
+    found = [
+        {**row, "contender": row["layer"]}
+        for row in rows("fp8_engine")
+        if row["direction"] == "training"
+    ]
+    fp8, plain = ([name + way for way in ("", " compiled", " graph")] for name in _LAYERS)
+    return over_best(times("ms", ("form", "rows"), found), fp8, plain)
+
+
+_LAYERS = ("row fused", "bf16")
+
+
+def has_sizes(row: Row, least: int) -> bool:
+    """Return whether rows / 2, inputs and outputs of a layer are `least` or more."""
+    return min(int(row["rows"]) // 2, int(row["inputs"]), int(row["outputs"])) >= least
+
+
 _LINEAR = ("batch", "tokens", "heads", "head_size", "key_heads")
 
 
 def linear(direction: str, kind: str, peer: str = "fla") -> list[float]:
-    """Compare a kind of linear attention with a peer."""
+    """Compare a kind of linear attention with a peer, where it can with one that was tuned over all
+    its configurations.
+    """
     column = f"{direction}_times_peer"
-    return ratios("linear_attention", column, _LINEAR, kind=kind, peer=peer)
+    wanted = {"kind": kind, "peer": peer}
+    full = ratios("linear_attention", column, _LINEAR, **wanted, tuning=TUNED)
+    return full or ratios("linear_attention", column, _LINEAR, **wanted)
+
+
+TUNED = "all configurations"
+"""The column `tuning` of rows beside a peer that chose among all it has; else it had a few."""
+
+
+def name_fla(kind: str) -> str:
+    """Name fla-core, and the passes for which it was not tuned over all its configurations."""
+    rough = [
+        way
+        for way in ("forward", "backward")
+        if not ratios("linear_attention", f"{way}_times_peer", _LINEAR, kind=kind, tuning=TUNED)
+    ]
+    return f"fla-core, briefly tuned ({', '.join(rough)})" if rough else "fla-core"

@@ -42,6 +42,8 @@ class Figure:
     backward: Ratios | None = None
     short: bool = False
     """Whether it also stands in the README, once it is measured."""
+    counts: Callable[[by.Row], bool] = lambda row: True
+    """Which of the file's rows it is computed from, where others are of another day."""
 
     def line(self, *, whole: bool) -> str:
         """Return its row of a table, with the name of the file where the table is `whole`."""
@@ -51,8 +53,9 @@ class Figure:
         shapes = differ.format(*counts or [0])
         means = [_words(ratios) for ratios in both]
         means[0] = means[0] or "not measured"
-        measured = by.describe_rows(self.file) + (f", {self.file}.csv" if whole else "")
-        return f"| {' | '.join((self.what, self.peers, shapes, *means, measured))} |"
+        measured = by.describe_rows(self.file, self.counts)
+        where = f", {self.file}.csv" if whole else ""
+        return f"| {' | '.join((self.what, self.peers, shapes, *means, measured + where))} |"
 
 
 def _words(ratios: list[float]) -> str:
@@ -75,6 +78,24 @@ def _column(what: str, peers: str, file: str, column: str, *shape: str, **wanted
     return Figure(what, peers, file, partial(by.ratios, file, column, shape, **wanted))
 
 
+def _large_product(what: str, peer: str, precision: str, *, short: bool = False) -> Figure:
+    return Figure(
+        f"{what} from 1,024 rows on, our kernel", peer, "gemm", partial(by.many_rows, precision),
+        short=short, counts=lambda row: by.is_large(row, precision),
+    )  # fmt: skip
+
+
+def _small_product(peer: str, precision: str) -> Figure:
+    return Figure(
+        "… up to 64 rows, our kernels", peer, "gemm", partial(by.few_rows, precision),
+        counts=lambda row: row["precision"] == precision and int(row["m"]) <= 64,
+    )  # fmt: skip
+
+
+def _is_scaled_by_row(row: by.Row) -> bool:
+    return by.has_sizes(row, 4096) and row["layer"].split()[0] in ("row", "torchao")
+
+
 _PEERS = "PyTorch, cuDNN, FA3"
 _FP8_PEERS = "cuDNN, FA3, which round nothing"
 _README_FP8 = ("128", "ours with pre-pass")
@@ -94,12 +115,8 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
               "attention_zoo", by.zoo, "learned", "fa4"),
         _ways("… all of them, before `auto` has measured any", f"{_PEERS}, FlexAttention, FA4",
               "attention_zoo", by.zoo, "auto"),
-        _ways("attention, shapes that `auto` was tuned for, our own kernels", f"{_PEERS}, FA4",
-              "attention_grid", by.grid, OURS),
-        _ways("… `auto`, which may run a peer", f"{_PEERS}, FA4",
-              "attention_grid", by.grid, ("auto",)),
-        _ways("… our own kernels on cells of this grid beside FA3 and FA4 in one run",
-              f"{_PEERS}, FA4", "attention_grid_peers", by.grid_again, OURS),
+        _ways("attention, shapes that `auto` was tuned for, our own kernels",
+              f"{_PEERS}, FA4", "attention_grid_peers", by.grid, OURS),
         _ways("`accel.flex_attention`", "FlexAttention, compiled",
               "attention_flex", by.flex, "flex"),
         _ways("`accel.flex_attention`", "FlexAttention's backend FLASH",
@@ -116,20 +133,14 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
                 cache="bf16", implementation="ours"),
     ),
     "products": (
-        Figure("products in bf16 from 1,024 rows on, our kernel", "cuBLAS", "gemm",
-               partial(by.many_rows, "bfloat16"), short=True),
-        Figure("… up to 64 rows, our kernels", "cuBLAS", "gemm",
-               partial(by.few_rows, "bfloat16")),
+        _large_product("products in bf16", "cuBLAS", "bfloat16", short=True),
+        _small_product("cuBLAS", "bfloat16"),
         _column("… all, `auto` once it has measured a shape", "our kernels, cuBLAS",
                 "gemm_auto", "learned_share", "layer", "m", precision="bfloat16"),
-        Figure("products in FP8, scales of blocks, from 1,024 rows on, our kernel", "PyTorch",
-               "gemm", partial(by.many_rows, "fp8-block1x128")),
-        Figure("… up to 64 rows, our kernels", "PyTorch", "gemm",
-               partial(by.few_rows, "fp8-block1x128")),
-        Figure("products in FP8, scales of rows, from 1,024 rows on, our kernel", "PyTorch",
-               "gemm", partial(by.many_rows, "fp8-row")),
-        Figure("… up to 64 rows, our kernels", "PyTorch", "gemm",
-               partial(by.few_rows, "fp8-row")),
+        _large_product("products in FP8, scales of blocks,", "PyTorch", "fp8-block1x128"),
+        _small_product("PyTorch", "fp8-block1x128"),
+        _large_product("products in FP8, scales of rows,", "PyTorch", "fp8-row"),
+        _small_product("PyTorch", "fp8-row"),
         Figure("products of experts in one kernel", "one dense product of that size by cuBLAS",
                "grouped", partial(by.experts, "dense cublas")),
         Figure("products of experts in one kernel", "one dense product of that size by ours",
@@ -138,25 +149,26 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
                 "times_torch_int4", "layer", m="1", contender="auto"),
         _column("… its bytes a second", "a copy in memory", "int4", "of_copy", "layer",
                 m="1", contender="auto"),
-        Figure(_LAYER, "the layer in bf16", "fp8_linear", partial(by.layers, "row", "bf16", 4096)),
+        Figure(_LAYER, "the layer in bf16", "fp8_linear", partial(by.layers, "row", "bf16", 4096),
+               counts=_is_scaled_by_row),
         Figure("… with scales of earlier steps", "the layer in bf16", "fp8_linear",
-               partial(by.layers, "delayed", "bf16", 4096)),
+               partial(by.layers, "delayed", "bf16", 4096),
+               counts=lambda row: row["layer"] == "delayed"),
         Figure(_LAYER, "torchao's recipes, compiled", "fp8_linear",
-               partial(by.layers, "row", "torchao", 4096), short=True),
+               partial(by.layers, "row", "torchao", 4096), short=True, counts=_is_scaled_by_row),
         Figure("… uncompiled, steps as CUDA graphs", "the layer in bf16", "fp8_linear",
-               partial(by.layers, "row", "bf16", 4096, graph=True)),
+               partial(by.layers, "row", "bf16", 4096, graph=True), counts=_is_scaled_by_row),
         Figure("… with the smaller layers that were measured", "the layer in bf16", "fp8_linear",
                partial(by.layers, "row", "bf16", 0)),
         Figure("… all of them, converted where a measurement says so", "the layer in bf16",
                "fp8_linear", partial(by.layers, "auto", "bf16", 0)),
-        _column("a transformer layer in FP8, forward and backward, 8,192 tokens",
-                "the layer in bf16", "fp8_engine", "times_bf16", "form", "rows",
-                direction="training", layer="row fused"),
+        Figure("a transformer layer in FP8, forward and backward, 8,192 tokens",
+               "the layer in bf16, compiled or not", "fp8_engine", by.transformer_layers),
     ),
     "linear attention": (
         *(
-            _ways(f"linear attention: {words}", "fla-core", "linear_attention", by.linear, kind,
-                  short=kind == "gdn")
+            _ways(f"linear attention: {words}", by.name_fla(kind), "linear_attention", by.linear,
+                  kind, short=kind == "gdn")
             for kind, words in _KINDS.items()
         ),
         _ways("linear attention: gated delta rule", "FlashQLA", "linear_attention",

@@ -39,6 +39,7 @@ from gpudeck.accel.primitives.linear_attention.plan import MANY
 from gpudeck.accel.primitives.linear_attention.reference import recurrence
 from gpudeck.accel.runtime.graphs import Captured
 from tests.benchmarks.code_state import SOURCES
+from tests.benchmarks.comparisons import TUNED
 from tests.benchmarks.linear_attention_inputs import DEVICE, SHAPES, Inputs, Shape, inputs
 from tests.benchmarks.linear_attention_peers import PEERS, Peer, Run
 from tests.benchmarks.peer_tuning import brief_tuning, compile_share
@@ -282,7 +283,8 @@ class Table:
             )
             timed = [column for way in PASSES[:-1] for column in _columns(way)]
             empty = dict.fromkeys((*timed, *ERRORS), "")
-            row = {**where, "peer": plan.peer, "kind": kind, **sizes, **empty}
+            tuning = "" if plan.runs is None else TUNED
+            row = {**where, "peer": plan.peer, "tuning": tuning, "kind": kind, **sizes, **empty}
             self.rows[plan.peer, kind, shape] = row
         row.update(found)
         told = {k: v for k, v in found.items() if v != ""}

@@ -36,6 +36,7 @@ from gpudeck.accel.serving.request import Ended, Piece, Request, Sampling
 from gpudeck.accel.serving.speculation import PromptLookup
 from gpudeck.accel.serving.tokens import Tokenizer
 from gpudeck.accel.serving.transformer import Transformer, _Loader, load
+from tests.benchmarks.rows import context
 
 GREEDY = Sampling(temperature=0.0)
 
@@ -75,8 +76,7 @@ class Bench:
         clock = power.read(torch.device("cuda", 0))[0] if self.device == "cuda" else None
         made = {
             "figure": what, "value": f"{value:.5g}", "unit": unit, "detail": json.dumps(more),
-            "device": self.name, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"),
-            "clock_mhz": round(clock or 0),
+            **context(self.name, ("torch", "triton")), "clock_mhz": round(clock or 0),
         }  # fmt: skip
         self.rows.append(made)
         at = time.monotonic() - self._began
@@ -542,39 +542,76 @@ def correct(bench: Bench) -> None:
         )
 
 
-def peer(bench: Bench, streams: int, length: int, limit: int) -> None:
-    """Measure transformers with a static cache, at the same shape and load."""
+def decoding(bench: Bench, streams: int, length: int, limit: int) -> None:
+    """Compare the steps of decoding alone with transformers: all prompts have been read."""
+    engine = bench.engine("llama-8b")
+    run(engine, *(request(length, 6, 1000 + seed) for seed in range(streams)))
+    run(engine, request(64, 6))
+    loads = ((1, 64), (streams, length))
+    for count, given in loads:
+        made = [engine.submit(request(given, limit, 5000 + seed)) for seed in range(count)]
+        while not all(stream._events for stream in made):
+            engine.step()
+        for _ in range(FIRST_STEPS):
+            engine.step()
+        steps = limit // 2
+        bench.sync()
+        began = time.perf_counter()
+        for _ in range(steps):
+            engine.step()
+        bench.sync()
+        took = time.perf_counter() - began
+        assert all(stream.ended is None for stream in made)
+        while engine.step():
+            pass
+        _tell_decoding(bench, "ours", count, given, steps, took)
+    del engine
+    torch.cuda.empty_cache()
+    for count, given in loads:
+        transformers_decoding(bench, count, given, limit)
+
+
+FIRST_STEPS = 8
+"""Steps of decoding that are not timed."""
+
+
+def transformers_decoding(bench: Bench, count: int, length: int, limit: int) -> None:
+    """Measure transformers' steps with a static cache, whose forward pass it compiles itself."""
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(bench.folder("llama-8b"))
-    with torch.device("cuda"):
+    with torch.device(bench.device):
         model = transformers.AutoModelForCausalLM.from_config(
             config, dtype=torch.bfloat16, attn_implementation="sdpa"
         ).eval()
-    tokens = torch.tensor([prompt(length, seed) for seed in range(streams)], device="cuda")
-    options = {
-        "max_new_tokens": limit,
-        "min_new_tokens": limit,
-        "do_sample": False,
-        "pad_token_id": 0,
-    }
-    with torch.inference_mode():
-        model.generate(tokens[:2, :64], **{**options, "max_new_tokens": 4, "min_new_tokens": 4})
-        for count, new in ((1, 64), (streams, limit)):
-            torch.cuda.synchronize()
+    tokens = torch.tensor([prompt(length, seed) for seed in range(count)], device=bench.device)
+    began = 0.0
+
+    def look(ids: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+        nonlocal began
+        if ids.shape[1] == length + FIRST_STEPS:
+            bench.sync()
             began = time.perf_counter()
+        return torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+
+    with torch.inference_mode():
+        for _ in range(2):  # the first time compiles
             model.generate(
-                tokens[:count, : 64 if count == 1 else length],
-                **{**options, "max_new_tokens": new, "min_new_tokens": new},
-            )
-            torch.cuda.synchronize()
+                tokens, max_new_tokens=limit, min_new_tokens=limit, do_sample=False, pad_token_id=0,
+                cache_implementation="static",
+                stopping_criteria=transformers.StoppingCriteriaList([look]),
+            )  # fmt: skip
+            bench.sync()
             took = time.perf_counter() - began
-            bench.row(
-                f"transformers {transformers.__version__}, dynamic cache, {count} streams",
-                count * new / took,
-                "tok/s",
-                seconds=took,
-            )
+    who = f"transformers {transformers.__version__}, static cache, compiled"
+    _tell_decoding(bench, who, count, length, limit - FIRST_STEPS, took)
+
+
+def _tell_decoding(
+    bench: Bench, who: str, count: int, length: int, steps: int, seconds: float
+) -> None:
+    name = f"steps of decoding, {count} streams after {length} tokens, {who}"
+    bench.row(name, count * steps / seconds, "tok/s", seconds=seconds, steps=steps)
 
 
 def recurrent(bench: Bench, streams: int, length: int, limit: int, shape: str) -> None:
@@ -638,9 +675,9 @@ def main() -> None:
         "tiles": lambda: tiles(bench),
         "early": lambda: early(bench, small),
         "correct": lambda: correct(bench),
-        "peer": lambda: peer(bench, streams, length, limit),
+        "decoding": lambda: decoding(bench, streams, length, limit),
     }
-    needs_gpu = {"rwkv", "attention", "fp8", "int4", "tiles", "early", "peer"}
+    needs_gpu = {"rwkv", "attention", "fp8", "int4", "tiles", "early", "decoding"}
     chosen = args.only.split(",") if args.only else [
         part for part in parts if args.device == "cuda" or part not in needs_gpu
     ]  # fmt: skip

@@ -1,11 +1,15 @@
 """The tables of figures in the documents are those of the measured rows."""
 
+import ast
+
 import pytest
 
 from tests.benchmarks import code_state
 from tests.benchmarks.code_state import SOURCES, digest_sources
 from tests.benchmarks.comparisons import over_best, rows, times
 from tests.benchmarks.figures import DOCUMENTS, GROUPS, ROOT, WHOLE, filled, table
+
+WAYS = ("forward", "backward")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -24,13 +28,17 @@ def test_a_mean_stands_beside_its_worst_shape():
 
 def test_the_manual_counts_as_the_rows_do():
     text = " ".join((ROOT / "docs/manual/attention.md").read_text().split())
-    ran = [
-        row["direction"]
-        for row in rows("attention_grid")
-        if (row["contender"], row["backend"]) == ("auto", "fa4")
+    learned = [
+        (row["direction"], row["ran"] in ("hopper", "triton", "decoding"))
+        for row in rows("attention_zoo")
+        if row["contender"] == "learned" and row["ratio_to_best_peer"]
     ]
-    forward, backward = ran.count("forward"), ran.count("backward")
-    assert f"ran flash-attn-4 in {forward} of 24 cases forward and in {backward} backward" in text
+    foreign, all_ = (
+        [learned.count((way, False)) + own * learned.count((way, True)) for way in WAYS]
+        for own in (0, 1)
+    )
+    counted = f"{foreign[0]} of {all_[0]} passes forward and in {foreign[1]} of {all_[1]} backward"
+    assert f"ran a peer's kernel in {counted}" in text
     slowest = min(
         (float(row["speed_beside_best_peer"]), row["model"])
         for row in rows("attention_decoding")
@@ -63,6 +71,11 @@ def test_a_figure_says_when_its_code_has_changed(tmp_path, monkeypatch):
     digest_sources.cache_clear()
     first, comment_changed, code_changed = states
     assert first == comment_changed != code_changed
+
+
+def test_the_state_of_code_is_the_same_in_later_versions_of_python():
+    """These add fields that are empty unless their new syntax is used."""
+    assert "[]" not in code_state._outline(ast.parse("def double(x):\n    return 2 * x"))
 
 
 def test_every_source_of_a_figure_exists():

@@ -1,10 +1,11 @@
 """Compute PyTorch's own samples of attention, its OpInfo, by ours, and compare with PyTorch.
 
-Each sample is computed by `scaled_dot_product_attention` with ours installed, and in float64 by
-PyTorch's plain products; the output's and the gradients' errors may be twice those of PyTorch's
-own kernels, with as much as one rounding of the dtype. On a GPU the count tells how many calls
-reached ours: PyTorch sends calls with a mask or in float32 to its other kernels, so those are
-computed by `accel.attention` instead.
+Each sample is computed by ours, and in float64 by PyTorch's plain products. In float16 and bfloat16
+the errors of the output and the gradients may be twice those of plain products in that dtype, with
+as much as one rounding of the largest value; in float32 they may be what the OpInfo itself allows.
+On a GPU, calls that PyTorch sends to its flash attention run through `accel.install`. It sends
+those with a mask, in float32 or without four dimensions to its other kernels: `accel.attention`
+computes them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ NAME = "nn.functional.scaled_dot_product_attention"
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 (OP,) = (op for op in op_db if op.name == NAME)
+ABSOLUTE, RELATIVE = 5e-05, 5e-6
+"""What the OpInfo allows in float32."""
 COUNT = len(list(OP.sample_inputs("cpu", torch.float32)))
 
 
@@ -44,13 +47,15 @@ def test_sample(number: int, dtype: torch.dtype, contiguous: bool) -> None:
         given = [x.transpose(-1, -2).contiguous().transpose(-1, -2) for x in given]
     asked = {name: value for name, value in sample.kwargs.items() if name != "dropout_p"}
     exact = _gradients(_plain, given, asked, torch.float64)
-    theirs = _gradients(scaled_dot_product_attention, given, asked, dtype)
+    theirs = _gradients(_plain_in_dtype, given, asked, dtype)
     with _counted() as calls:
         ours = _gradients(_ours, given, asked, dtype)
     print("ran by", "installed" if calls else "attention")
     for mine, peer, true in zip(ours, theirs, exact, strict=True):
         if true.numel():
             allowed = 2 * (peer - true).abs().max() + torch.finfo(dtype).eps * true.abs().max()
+            if dtype == torch.float32:
+                allowed = max(allowed, ABSOLUTE + RELATIVE * true.abs().max())
             assert (mine - true).abs().max() <= allowed
 
 
@@ -74,12 +79,26 @@ def _plain(*given: Tensor, **asked: Any) -> Tensor:
         return scaled_dot_product_attention(*given, **asked)
 
 
+def _plain_in_dtype(q: Tensor, k: Tensor, v: Tensor, **asked: Any) -> Tensor:
+    scores = q @ k.transpose(-1, -2) * (asked.get("scale") or q.shape[-1] ** -0.5)
+    seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+    if asked.get("is_causal"):
+        scores = scores.masked_fill(~seen, -torch.inf)
+    if (mask := asked.get("attn_mask")) is not None:
+        scores = (
+            scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+        )
+    return scores.softmax(-1) @ v
+
+
 def _ours(q: Tensor, k: Tensor, v: Tensor, **asked: Any) -> Tensor:
     """Run ours as installed where PyTorch lets it, and by its own name for the rest."""
     square = q.shape[-2] == k.shape[-2] or not asked.get("is_causal")
     plain = asked.get("attn_mask") is None and q.dtype != torch.float32
     if DEVICE == "cuda" and plain and square and q.dim() == 4:
         return scaled_dot_product_attention(q, k, v, **asked)
+    batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+    q, k, v = (x.expand(*batch, *x.shape[-2:]) for x in (q, k, v))
     shape = q.shape[:-1]
     q, k, v = (x.reshape(1, -1, *x.shape[-2:]) if x.dim() == 3 else x for x in (q, k, v))
     mask = asked.get("attn_mask")
