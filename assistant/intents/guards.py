@@ -16,6 +16,7 @@ from gpudeck.assistant.intents.names import Known, is_word
 from gpudeck.assistant.intents.times import read_time
 from gpudeck.assistant.intents.tokens import JOIN, tokens, unaccented
 from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.query.table import VERBS
 from gpudeck.assistant.reader.reading import Reading
 
 Problem = Literal["unread", "command", "forbidden", "condition", "time", "several", "target"]
@@ -73,12 +74,24 @@ _OF_OPTIONS = {
     "retries": _of("if when wenn falls si quand cuando"),
 }
 """The conditions that an option of an order says, such as the end of another job."""
+_SAID_BY = {
+    "timeout": _of("(?:no|not)\\s(?:longer|more)\\sthan nicht\\s(?:langer|mehr)\\sals "
+                   "pas\\splus(?:\\slongtemps)?\\s(?:de|que) no\\smas\\s(?:de|que)"),
+    "after": re.compile(r"\b(?:do not|don'?t|nicht|pas|no)\b(?=.*\b(?:before|bevor|avant|antes)\b)"),
+}  # fmt: skip
+"""The negations that an option of an order says: a longest time, a job that comes first."""
+_NOT_YET = re.compile(
+    r"(?:that|which|who) (?:have|has|are|is|did)(?: not|n'?t)\b"
+    r"|, (?:die|der|das)(?: \w+){0,2} nicht(?: \w+)?|qui (?:ne |n')\w+(?: \w+)? pas\b"
+    r"|que (?:todavia|aun) no(?: \w+){0,2}"
+)
+"""It says in what state the jobs are that are meant, and forbids nothing."""
 _LATER = _of(
     "later afterwards tomorrow tonight spater nachher morgen demain plus\\stard ensuite luego "
-    "despues manana"
+    "despues manana danach anschliessend apres"
 )
 _EXCEPTING = _of(
-    "except excluding but besides apart other\\sthan ausser bis\\sauf sauf hormis excepte menos "
+    "except exept exempt excluding but besides apart other\\sthan ausser bis\\sauf sauf hormis excepte menos "
     "excepto salvo keep\\sonly"
 )
 _ALONE = _of("alone in\\sruhe tranquilles? en\\spaz")
@@ -107,7 +120,7 @@ _LIMITING = _of(
     "last first newest oldest latest longest shortest older newer half some few most only other "
     "others rest remaining biggest largest smallest letzte\\w* erste\\w* neueste\\w* alteste\\w* "
     "langste\\w* halfte einige nur andere\\w* rest derniere?s? premiere?s? moitie quelques autres? "
-    "reste seule?s? ultim\\w* primer\\w* mitad algun\\w* otr\\w* solo resto idle "
+    "reste seule?s? seulement statt ultim\\w* primer\\w* mitad algun\\w* otr\\w* solo resto idle "
     "nobody niemand personne nadie nowhere"
 )
 """Words that make fewer jobs of all jobs."""
@@ -159,6 +172,10 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
         return Refusal("forbidden")
     if words := _words(_REGRETS, rest):
         return Refusal("forbidden", words)
+    for option in {*_SAID_BY} & {*order.options}:
+        rest = _SAID_BY[option].sub(" ", rest)
+    if any(mark.startswith("states=") for mark in found.marks):
+        rest = _NOT_YET.sub(" ", rest)
     stops = order.verb in ("pause", "hold", "drain")
     if refused := None if stops else _negated(rest):
         return refused
@@ -168,7 +185,8 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
     if conditions:
         return Refusal("condition", tuple(conditions))
     timed = read_time(tokens(outside(request, found)), now)
-    if (words := _words(_LATER, rest)) or timed is not None:
+    ordered = order.place or {"after", "after_any"} & {*order.options}
+    if not ordered and ((words := _words(_LATER, rest)) or timed is not None):
         return Refusal("time", words)
     if words := _split_list(request, found):
         return Refusal("unread", words)
@@ -216,7 +234,8 @@ def _of_many(rest: str, found: Reading, order: Order) -> Refusal | None:
     if order.states and (words := _words(_OF_ONE, rest)):
         return Refusal("unread", words)
     for state, pattern in _STATES.items():
-        if f"states={state}" not in found.marks and (words := _words(pattern, rest)):
+        for_these = f"states={state}" in found.marks or VERBS[order.verb].states == (state,)
+        if not for_these and (words := _words(pattern, rest)):
             return Refusal("unread", words)
     if not order.exclude and (words := _words(_LIMITING, rest)):
         return Refusal("unread", words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gpudeck.assistant.intents.moments import LENGTH, length_of
 from gpudeck.assistant.intents.names import named
 from gpudeck.assistant.intents.setting_words import value_in
 from gpudeck.assistant.intents.tokens import tokens
@@ -16,6 +17,7 @@ _VERBS = {"cancel": "cancel", "retry": "retry", "kill": "kill", "drain": "drain"
           "undrain": "undrain", "limit": "limit", "book": "book", "note": "note", "undo": "undo",
           "edit": "edit", "move": "move", "acknowledge": "acknowledge", "set": "set",
           "free": "free", "unbook": "unbook"}  # fmt: skip
+_SOON = re.compile(rf"(?:in|dans|en|dentro de) {LENGTH}", re.IGNORECASE)
 _NUMBERS = {"limit": "number", "acknowledge": "alert", "kill": "pid", "book": "count"}
 """The field that is the number of an order."""
 
@@ -29,7 +31,8 @@ class Orders(Values):
         Raises:
             Unread: A part of it has no value, or no order has a place for it.
         """
-        self.refuse("at", "if", "limit", "which", "above", "below", "combine", "by",
+        self.refuse(*(["at"] if name != "resume" else []), "if", "limit", "which", "above",
+                    "below", "combine", "by",
                     *(["time"] if name != "unbook" else []))  # fmt: skip
         jobs, group = self._targets()
         to_group = (
@@ -53,7 +56,7 @@ class Orders(Values):
             beside=next(iter(self.jobs("beside")), None) if verb == "move" else None,
             number=self._number_of(verb), text=self._text(verb),
             setting=self.setting() if verb == "set" else "",
-            user=self.user() if verb not in ("kill", "book", "unbook") else "",
+            user=self.user() if verb != "kill" else "",
         )  # fmt: skip
         for field in ("devices", "group", "states", "jobs", "user", "exclude"):
             if getattr(order, field) and field not in VERBS[verb].takes:
@@ -89,8 +92,10 @@ class Orders(Values):
         """Return the verb of the table for the encoder's."""
         if name in ("pause", "resume"):
             hold, pause = ("hold", "pause") if name == "pause" else ("release", "resume")
-            if group and (self.letters("except") or self.marked("except")):
-                return hold  # a group is paused as a whole
+            if group and any(self.letters(field) for field in ("except", "until", "duration")):
+                return hold  # a group is paused as a whole, and for good
+            if name == "resume" and self.letters("at"):
+                return "hold"  # until that moment
             return pause if group and not self.marked("states") else self._pausing(hold, pause)
         if name not in _VERBS:
             raise Unread(name)
@@ -149,8 +154,9 @@ class Orders(Values):
 
     def _until(self) -> dict[str, str]:
         """Return until when jobs are held."""
-        if until := self.letters("until"):
-            return {"until": self._day(until[0])}
+        if until := self.letters("until") or self.letters("at"):
+            soon = _SOON.fullmatch(until[0])
+            return {"until": f"+{length_of(soon['length'])}" if soon else self._day(until[0])}
         length = self.letters("duration")
         return {"until": f"+{self.length(length[0])}"} if length else {}
 
@@ -189,6 +195,10 @@ class Orders(Values):
             self.refuse("change")
         self.refuse("command", "workload", "array", "folder", "cpus", "host_memory",
                      "gpu_type", "notes")  # fmt: skip
+        return self.said_of_job()
+
+    def said_of_job(self) -> dict[str, str]:
+        """Return the options of a job whose letters were found. Raises Unread."""
         level, begin, name = self.priority(), self.letters("begin"), self.letters("name")
         lengths = self.letters("timeout") or self.letters("duration")
         found = {
@@ -212,14 +222,13 @@ class Orders(Values):
             return self.moment(f"{letters} {last[11:]}", after)
 
     def _booking(self) -> dict[str, str]:
-        if self.letters("user") or {*self.marked("user")} - {"@me"}:
-            raise Unread(" ".join(self.letters("user")))
         found: dict[str, str] = {}
         last = self.state.order.options if self.state.order is not None else {}
         if begin := self.letters("from"):
             found["begin"] = self._moment(begin[0], last.get("begin", ""))
         if until := self.letters("until"):
-            found["until"] = self._moment(until[0], last.get("until", ""), found.get("begin", ""))
+            behind = found.get("begin", last.get("begin", ""))
+            found["until"] = self._moment(until[0], last.get("until", ""), behind)
         elif begin and " " in last.get("until", ""):  # the same time of the other day
             found["until"] = f"{found['begin'][:10]} {last['until'][11:]}"
         elif length := self.letters("duration"):

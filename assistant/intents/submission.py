@@ -54,6 +54,7 @@ starte starten start ausfuhren fuhre fuhr aus reiche ein schick ab stell reih ei
 los leg
 lance lancer lancez soumets demarre execute ajoute fais tourner mets
 lanza lanzar ejecuta ejecutar encola corre correr pon anade inicia arranca envia manda a
+lanzalo ejecutalo encolalo correlo mandalo
 is ist est mach mache dem einem neuer
 need would like able please kindly on as job konnte konnten wurde wurden gerne lass laufen lauf
 pouvez pourriez aimerais vais usted podria necesito gustaria mi

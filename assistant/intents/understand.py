@@ -19,7 +19,8 @@ from gpudeck.assistant.intents.composed import Composed, completing, compose
 from gpudeck.assistant.intents.exact import exact_order
 from gpudeck.assistant.intents.guards import Refusal
 from gpudeck.assistant.intents.heads import before, head_of
-from gpudeck.assistant.intents.names import Known
+from gpudeck.assistant.intents.names import Known, is_word
+from gpudeck.assistant.intents.orders import Orders
 from gpudeck.assistant.intents.spans import completed
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.submission import read_submission
@@ -51,6 +52,8 @@ _HARDLY = 0.001
 ELSEWHERE = frozenset({"serve", "unserve", "download", "export", "open", "free", "notify",
                        "message", "account", "file", "shutdown", "other"})  # fmt: skip
 """Orders that are refused with the command that does them; GPUs that are named can be freed."""
+_OPTIONS = frozenset({"count", "memory", "timeout", "duration", "retries", "priority", "name"})
+"""Fields that say something of a new job, in whatever words."""
 _JOINS = re.compile(
     r"(?i)\s*[,;]?\s+(?:and|und|et|y|then|dann|puis|luego|&|sowie|plus)\s+(?:then |dann |also "
     r"|auch |aussi )?|[?;.!,]\s+"
@@ -267,15 +270,30 @@ class _Interpreter:
     def _submitted(self, found: Reading) -> Understood:
         """Return an order for a new job with its options."""
         job = read_submission(self.request, self.known.jobs, self.now)
+        said, unread = self._said_of_job(found, job.unread)
         order = Order("submit", command=job.command, workload=job.workload, params=dict(job.params),
-                      options=job.options)  # fmt: skip
-        if job.unread:
-            refusal = guards.negated(job.unread) or Refusal("command", job.unread)
+                      options=said | job.options)  # fmt: skip
+        if unread:
+            refusal = guards.negated(unread) or Refusal("command", unread)
             return Understood(None, self.language, refusal=refusal)
         against = guards.against(self.request, found, order, self.known, self.now)
         if against is not None:
             return Understood(None, self.language, refusal=against)
         return Understood(order, self.language, plan=guards.is_supposed(self.request))
+
+    def _said_of_job(
+        self, found: Reading, unread: tuple[str, ...]
+    ) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Return the options that the encoder found, and the words that are in none of them."""
+        options = [letters for field, letters in found.spans if field in _OPTIONS]
+        left = tuple(word for word in unread if not any(is_word(word, one) for one in options))
+        if left or not unread:
+            return {}, left
+        orders = Orders(found, self.known, self.state, self.now, self.request)
+        try:
+            return orders.said_of_job(), ()
+        except (Unread, UserError, ValueError):
+            return {}, unread
 
     # ---- two requests at once
 
@@ -308,7 +326,8 @@ def _conditional(found: Reading) -> Refusal | None:
     """Return why an order is refused that shall be carried out later, or on a condition."""
     for field, problem in (("if", "condition"), ("at", "time")):
         words = tuple(letters for name, letters in found.spans if name == field)
-        if words and "what_if=yes" not in found.marks and found.head != "order submit":
+        until = field == "at" and found.head == "order resume"  # held until then
+        if words and "what_if=yes" not in found.marks and found.head != "order submit" and not until:
             return Refusal(problem, words)  # type: ignore[arg-type]
     return None
 

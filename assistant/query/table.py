@@ -121,8 +121,8 @@ VERBS = {
     "note": Verb("add a note to jobs", ("jobs", "text")),
     "acknowledge": Verb("record that an alert was seen", ("number",)),
     "set": Verb("change a setting", ("setting", "text", "devices")),
-    "book": Verb("keep GPUs free for a time", ("devices", "number", "options")),
-    "unbook": Verb("end a booking of GPUs", ("devices", "options")),
+    "book": Verb("keep GPUs free for a time", ("devices", "number", "options", "user")),
+    "unbook": Verb("end a booking of GPUs", ("devices", "options", "user")),
     "free": Verb(
         "suspend the jobs on GPUs, and keep these free for a time", ("devices", "options")
     ),

@@ -8,6 +8,7 @@ from datetime import datetime
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from gpudeck.language.numbers import clock
+from gpudeck.language.rendering import render
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.devices import Device
@@ -15,6 +16,7 @@ from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import held_devices
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
 from gpudeck.scheduler.protocol.units import parse_begin
+from gpudeck.scheduler.protocol.users import user_id
 
 
 def book(context: ToolContext, order: Order) -> PlannedAction:
@@ -30,7 +32,8 @@ def book(context: ToolContext, order: Order) -> PlannedAction:
     else:
         found = choose_gpus(context, snapshot, order)
     group = order.options.get("group", "")
-    booking = Booking(tuple(device.id for device in found), begin, end, None, group)
+    user = user_id(order.user) if order.user else None
+    booking = Booking(tuple(device.id for device in found), begin, end, user, group)
     names = ", ".join(map(label, found))
 
     def carry_out(daemon: Client, env: Environment) -> str:
@@ -39,16 +42,20 @@ def book(context: ToolContext, order: Order) -> PlannedAction:
 
     parts = ["gpudeck reserve", *(str(device.index) for device in found)]
     parts += [f"--from '{order.options['begin']}'"] if "begin" in order.options else []
-    parts += [f"--until '{order.options['until']}'", *([f"--group {group}"] if group else [])]
+    parts += [f"--until '{order.options['until']}'", *([f"--group {group}"] if group else []),
+              *([f"--user {order.user}"] if order.user else [])]  # fmt: skip
     effect = words.text(
         "No job will start on {gpus} that could still run between {begin} and {end}. Programs that "
         "are not jobs of the queue may use it.",
         gpus=names, begin=clock(begin, now), end=clock(end, now),
     )  # fmt: skip
+    if user is not None or group:
+        holder = render(booking.holder, words.language)
+        effect += " " + words.text("Only jobs of {holder} may run there.", holder=holder)
     return PlannedAction(
         words.text("Keep {gpus} free", gpus=names),
         effect,
-        (booking.gpus, order.options.get("begin"), order.options["until"], group),
+        (booking.gpus, order.options.get("begin"), order.options["until"], group, order.user),
         carry_out,
         ((words.text("Command"), " ".join(parts)),),
     )
@@ -77,14 +84,16 @@ def _unbooked(
 
 
 def unbook(context: ToolContext, order: Order) -> PlannedAction:
-    """Plan to end the one booking that an order describes by its GPUs and the day it begins."""
+    """Plan to end the one booking that an order describes: its GPUs, its day, whom it is for."""
     words, now, snapshot = context.words, time.time(), context.daemon.snapshot()
     devices = {state.device.index: state.device.id for state in snapshot.devices}
     named = {devices.get(index, "") for index in order.devices}
+    user = user_id(order.user) if order.user else None
     found = {
         number: booking for number, booking in snapshot.settings.reservations.items()
         if booking.end > now and (not named or named & {*booking.gpus})
         and _is_of_day(booking, order.options.get("begin", ""))
+        and (user is None or booking.user == user)
     }  # fmt: skip
     if not found:
         raise NotFound(words.text("there is no such booking. See: gpudeck reserve"))
@@ -111,8 +120,9 @@ def unbook(context: ToolContext, order: Order) -> PlannedAction:
         return words.text("Booking {n} has ended.", n=number)
 
     effect = words.text(
-        "{gpus}: no longer kept from {begin} to {end}.",
-        gpus=names, begin=clock(booking.begin, now), end=clock(booking.end, now),
+        "{gpus}: no longer kept for {holder} from {begin} to {end}.", gpus=names,
+        holder=render(booking.holder, words.language), begin=clock(booking.begin, now),
+        end=clock(booking.end, now),
     )  # fmt: skip
     return PlannedAction(
         words.text("End booking {n}", n=number), effect, (number, booking), carry_out,

@@ -105,6 +105,9 @@ def test_a_booking_is_ended_by_order(machine: Machine) -> None:
         plan_action(context, Order("book", number=1, options=until))
     with pytest.raises(UserError, match="no such booking"):
         plan_action(context, Order("unbook", options={"begin": "2020-01-01"}))
+    with pytest.raises(UserError, match="no such booking"):
+        plan_action(context, Order("unbook", user=getpass.getuser()))  # it is for nobody's jobs
+    assert "kept for work outside of the queue" in plan_action(context, Order("unbook")).effect
     assert carry_out(machine, Order("unbook", devices=(0,))) == "Booking 1 has ended."
     assert not machine.deck.snapshot().settings.reservations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pwd
 import time
 from argparse import ArgumentParser, Namespace
 
@@ -10,11 +9,10 @@ from gpudeck.app.cli.devices.drain import find_device
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
 from gpudeck.app.format.bookings import booking_rows, gpu_names, outlasting_text
 from gpudeck.language.numbers import clock
-from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.bookings import Booking
-from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.units import parse_begin
+from gpudeck.scheduler.protocol.users import user_id
 
 ACTIONS = ("list", "cancel")
 
@@ -93,7 +91,7 @@ def _reserve(args: Namespace) -> int:
         begin = now if args.begin is None else parse_begin(args.begin, now)
         end = parse_begin(args.until, begin)
         gpus = tuple(find_device(snapshot, name).id for name in args.what)
-        user = None if args.user is None else _uid(args.user)
+        user = None if args.user is None else user_id(args.user)
         booking = Booking(gpus, begin, end, user, args.group)
         made = client.reserve(booking)
     text = (
@@ -102,12 +100,3 @@ def _reserve(args: Namespace) -> int:
     )
     print_result(args, made, text, *filter(None, [outlasting_text(made.outlasting)]))
     return 0
-
-
-def _uid(name: str) -> int:
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except KeyError as e:
-        raise NotFound(phrase("this machine has no user {name}", name=name)) from e
-    except ValueError as e:
-        raise UserError(phrase("{name} is no name of a user", name=ascii(name))) from e

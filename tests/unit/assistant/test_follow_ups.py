@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import cast
 
 import pytest
 
@@ -17,7 +18,7 @@ from gpudeck.assistant.intents.tokens import tokens
 from gpudeck.assistant.intents.understand import understand
 from gpudeck.assistant.intents.values import Unread
 from gpudeck.assistant.query.request import COST, Order, Query, Request, Span
-from gpudeck.assistant.reader.reading import shipped_reader
+from gpudeck.assistant.reader.reading import Reader, Reading, shipped_reader
 from tests.unit.assistant.test_request_reader import reading
 
 NOW = datetime(2026, 11, 25, 9, 30).timestamp()
@@ -227,3 +228,108 @@ def test_a_group_is_held_job_by_job_if_one_of_it_is_excepted() -> None:
     assert made == Order("hold", group="nightly", exclude=(13,))
     with pytest.raises(Unread):
         said("order move", state=State(), jobs="12", **{"except": "13"})
+
+
+def test_a_booking_is_for_a_user_and_stays_so() -> None:
+    made = said("order book", state=State(), gpus="3", user="lea",
+                **{"from": "14:00", "until": "16:00"})  # fmt: skip
+    options = {"begin": "2026-11-25 14:00", "until": "2026-11-25 16:00"}
+    assert made == Order("book", devices=(3,), user="lea", options=options)
+    assert isinstance(made, Order)
+    later = said("order book", "gpus=@it", state=State(order=made), until="18:00")
+    assert later == Order("book", devices=(3,), user="lea",
+                          options=options | {"until": "2026-11-25 18:00"})  # fmt: skip
+    ended = said("order unbook", state=State(), user="lea")
+    assert ended == Order("unbook", user="lea")
+
+
+def test_the_end_of_a_booking_that_is_corrected_is_on_its_day() -> None:
+    options = {"begin": "2026-11-30 14:00", "until": "2026-11-30 16:00"}
+    before = State(order=Order("book", devices=(1,), options=options))
+    made = said("order book", "gpus=@it", state=before, until="18 uhr")
+    assert made == Order("book", devices=(1,), options=options | {"until": "2026-11-30 18:00"})
+
+
+def test_a_group_that_is_held_until_a_time_is_not_paused_for_good() -> None:
+    made = said("order pause", state=State(), group="nightly", until="21:00")
+    assert made == Order("hold", group="nightly", options={"until": "2026-11-25 21:00"})
+    assert said("order pause", state=State(), group="nightly") == Order("pause", group="nightly")
+
+
+def test_a_job_that_is_released_at_a_time_is_held_until_then() -> None:
+    made = said("order resume", state=State(), jobs="14", at="midnight")
+    assert made == Order("hold", jobs=(14,), options={"until": "2026-11-26 00:00"})
+    made = said("order resume", state=State(), jobs="14", at="in 30 min")
+    assert made == Order("hold", jobs=(14,), options={"until": "+30min"})
+
+
+class _Labelled:
+    """Read a request as its label says."""
+
+    def __init__(self, head: str, *marks: str, spans: dict[str, str]) -> None:
+        self.head, self.marks, self.spans = head, marks, spans
+
+    def read(self, request: str, before: str = "") -> Reading:
+        places = tuple((request.index(text), request.index(text) + len(text))
+                       for text in self.spans.values())  # fmt: skip
+        return reading(self.head, *self.marks, spans=tuple(self.spans.items()))._replace(
+            places=places, language="en"
+        )
+
+
+NIGHTLY = Order("cancel", states=("queued",), group="nightly")
+
+
+@pytest.mark.parametrize(
+    ("text", "head", "marks", "spans", "order"),
+    [
+        ("cancel those of nightly that haven't started yet", "order cancel", ("states=queued",),
+         {"group": "nightly"}, NIGHTLY),
+        ("brich die von nightly ab, die noch nicht laufen", "order cancel", ("states=queued",),
+         {"group": "nightly"}, NIGHTLY),
+        ("annule ceux de nightly qui n'ont pas encore démarré", "order cancel",
+         ("states=queued",), {"group": "nightly"}, NIGHTLY),
+        ("cancela los de nightly que todavía no corren", "order cancel", ("states=queued",),
+         {"group": "nightly"}, NIGHTLY),
+        ("pon en espera los de nightly hasta las 20:00", "order pause", (),
+         {"group": "nightly", "until": "20:00"},
+         Order("hold", group="nightly", options={"until": "2026-11-25 20:00"})),
+        ("give 14 no longer than 5 hours", "order edit", (), {"jobs": "14", "timeout": "5 hours"},
+         Order("edit", jobs=(14,), options={"timeout": "5h"})),
+        ("14 nicht länger als 5 stunden", "order edit", (), {"jobs": "14", "timeout": "5 stunden"},
+         Order("edit", jobs=(14,), options={"timeout": "5h"})),
+        ("don't start 14 before eval has ended", "order edit", (), {"jobs": "14", "after": "eval"},
+         Order("edit", jobs=(14,), options={"after": "eval"})),
+        ("manda python prep.py, 1 gpu, 3 horas", "order submit", (),
+         {"command": "python prep.py", "count": "1", "timeout": "3 horas"},
+         Order("submit", command="python prep.py", options={"gpus": "1", "timeout": "3h"})),
+    ],
+)  # fmt: skip
+def test_negations_and_limits_that_have_a_value_are_no_prohibitions(
+    text: str, head: str, marks: tuple[str, ...], spans: dict[str, str], order: Order
+) -> None:
+    reader = cast(Reader, _Labelled(head, *marks, spans=spans))
+    assert understand(text, KNOWN, State(), NOW, reader).request == order
+
+
+@pytest.mark.parametrize(
+    ("text", "head", "marks", "spans"),
+    [
+        ("don't cancel those of nightly that wait", "order cancel", ("states=queued",),
+         {"group": "nightly"}),
+        ("no canceles todavía los de nightly", "order cancel", ("states=queued",),
+         {"group": "nightly"}),
+        ("brich die noch nicht ab", "order cancel", ("states=queued",), {}),
+        ("don't give 14 5 hours", "order edit", (), {"jobs": "14", "timeout": "5 hours"}),
+        ("don't let 14 wait for eval", "order edit", (), {"jobs": "14", "after": "eval"}),
+        ("manda python prep.py en la gpu 2", "order submit", (),
+         {"command": "python prep.py", "gpus": "2"}),
+        ("et après tu relâches 14", "order resume", (), {"jobs": "14"}),
+    ],
+)  # fmt: skip
+def test_prohibitions_and_words_without_a_value_still_refuse(
+    text: str, head: str, marks: tuple[str, ...], spans: dict[str, str]
+) -> None:
+    reader = cast(Reader, _Labelled(head, *marks, spans=spans))
+    found = understand(text, KNOWN, State((7,), about="job"), NOW, reader)
+    assert found.request is None and found.refusal is not None
