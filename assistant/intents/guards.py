@@ -77,7 +77,8 @@ _OF_OPTIONS = {
 _SAID_BY = {
     "timeout": _of("(?:no|not)\\s(?:longer|more)\\sthan nicht\\s(?:langer|mehr)\\sals "
                    "pas\\splus(?:\\slongtemps)?\\s(?:de|que) no\\smas\\s(?:de|que)"),
-    "after": re.compile(r"\b(?:do not|don'?t|nicht|pas|no)\b(?=.*\b(?:before|bevor|avant|antes)\b)"),
+    "after": re.compile(r"\b(?:do not|don'?t|nicht|pas|no)\b"
+                        r"(?=.*\b(?:before|bevor|avant|antes)\b)"),
 }  # fmt: skip
 """The negations that an option of an order says: a longest time, a job that comes first."""
 _NOT_YET = re.compile(
@@ -88,11 +89,13 @@ _NOT_YET = re.compile(
 """It says in what state the jobs are that are meant, and forbids nothing."""
 _LATER = _of(
     "later afterwards tomorrow tonight spater nachher morgen demain plus\\stard ensuite luego "
-    "despues manana danach anschliessend apres"
+    "despues manana"
 )
+_THEN = _of("danach anschliessend apres")
+"""They tell a later time, but for a place or a job to wait for."""
 _EXCEPTING = _of(
-    "except exept exempt excluding but besides apart other\\sthan ausser bis\\sauf sauf hormis excepte menos "
-    "excepto salvo keep\\sonly"
+    "except exept exempt excluding but besides apart other\\sthan ausser bis\\sauf sauf hormis "
+    "excepte menos excepto salvo keep\\sonly"
 )
 _ALONE = _of("alone in\\sruhe tranquilles? en\\spaz")
 _OF_ONE = _of("it its itself ihn ihm er celui celle lui aquel aquella")
@@ -166,16 +169,11 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
         return Refusal("forbidden", ("sudo",))
     if found.head == "order submit":
         return None  # `read_submission` has read every word
-    rest = _OPENING_NO.sub(" ", _without_excepting(plain(outside(request, found)), found))
-    rest = _NEEDLESS.sub(" ", rest)
+    rest = _without_values(request, found, order)
     if _TAKEN_BACK.search(plain(request)):
         return Refusal("forbidden")
     if words := _words(_REGRETS, rest):
         return Refusal("forbidden", words)
-    for option in {*_SAID_BY} & {*order.options}:
-        rest = _SAID_BY[option].sub(" ", rest)
-    if any(mark.startswith("states=") for mark in found.marks):
-        rest = _NOT_YET.sub(" ", rest)
     stops = order.verb in ("pause", "hold", "drain")
     if refused := None if stops else _negated(rest):
         return refused
@@ -185,8 +183,9 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
     if conditions:
         return Refusal("condition", tuple(conditions))
     timed = read_time(tokens(outside(request, found)), now)
-    ordered = order.place or {"after", "after_any"} & {*order.options}
-    if not ordered and ((words := _words(_LATER, rest)) or timed is not None):
+    placed = order.place or {"after", "after_any"} & {*order.options}
+    words = _words(_LATER, rest) or (() if placed else _words(_THEN, rest))
+    if words or timed is not None:
         return Refusal("time", words)
     if words := _split_list(request, found):
         return Refusal("unread", words)
@@ -202,6 +201,16 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
         return Refusal("unread", words)
     named = order.jobs or order.devices or points(found)
     return None if named else _of_many(rest, found, order)
+
+
+def _without_values(request: str, found: Reading, order: Order) -> str:
+    """Return the words of a request that are no part of its reading, and forbid something."""
+    rest = _OPENING_NO.sub(" ", _without_excepting(plain(outside(request, found)), found))
+    rest = _NEEDLESS.sub(" ", rest)
+    for option in {*_SAID_BY} & {*order.options}:
+        rest = _SAID_BY[option].sub(" ", rest)
+    told = any(mark.startswith("states=") for mark in found.marks)
+    return _NOT_YET.sub(" ", rest) if told else rest
 
 
 def points(found: Reading) -> bool:

@@ -326,8 +326,8 @@ def _conditional(found: Reading) -> Refusal | None:
     """Return why an order is refused that shall be carried out later, or on a condition."""
     for field, problem in (("if", "condition"), ("at", "time")):
         words = tuple(letters for name, letters in found.spans if name == field)
-        until = field == "at" and found.head == "order resume"  # held until then
-        if words and "what_if=yes" not in found.marks and found.head != "order submit" and not until:
+        takes = {"order submit"} | ({"order resume"} if field == "at" else set())
+        if words and "what_if=yes" not in found.marks and found.head not in takes:
             return Refusal(problem, words)  # type: ignore[arg-type]
     return None
 
