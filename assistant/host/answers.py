@@ -158,6 +158,7 @@ def _answer_request(ask: Ask, context: AnswerContext) -> Answer:
     )
     answer = _respond(_Asked(ask, understood, tools, context))
     state = answer.state or msgspec.structs.replace(ask.state, language=said.language)
+    state = msgspec.structs.replace(state, before=understood.before or ask.state.before)
     by = _CHOSEN if ask.meant is not None else _EXACT if understood.exact else _READ
     return msgspec.structs.replace(answer, call=understood.request, routed=by, state=state)
 

@@ -25,6 +25,8 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     """The last order, if the last request was one."""
     earlier: tuple[int, ...] = ()
     """The GPUs of the turn before, for `which one is cooler`."""
+    before: str = ""
+    """The last request with its meaning, as the reader gets it (`labels.described`)."""
     planned: Order | None = None
     """The order whose effect the last answer told, which a yes proposes."""
 

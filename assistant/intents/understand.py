@@ -18,7 +18,7 @@ from gpudeck.assistant.intents.code_requests import read_code_request
 from gpudeck.assistant.intents.composed import Composed, completing, compose
 from gpudeck.assistant.intents.exact import exact_order
 from gpudeck.assistant.intents.guards import Refusal
-from gpudeck.assistant.intents.heads import before, head_of
+from gpudeck.assistant.intents.heads import head_of
 from gpudeck.assistant.intents.names import Known, is_word
 from gpudeck.assistant.intents.orders import Orders
 from gpudeck.assistant.intents.spans import completed
@@ -27,6 +27,7 @@ from gpudeck.assistant.intents.submission import read_submission
 from gpudeck.assistant.intents.values import Unknown, Unread
 from gpudeck.assistant.query.request import Order, Query, Request
 from gpudeck.assistant.query.table import VERBS, check
+from gpudeck.assistant.reader.labels import described
 from gpudeck.assistant.reader.reading import Reader, Reading
 from gpudeck.language.languages import Language
 from gpudeck.scheduler.protocol.errors import UserError
@@ -85,6 +86,8 @@ class Understood(NamedTuple):
     """The reading is not quite certain, so the answer says what was understood."""
     exact: bool = False
     """The request is, word by word, an exact form of its order."""
+    before: str = ""
+    """The request with its meaning, as the reader gets them with the next one; none of talk."""
 
 
 def understand(request: str, known: Known, state: State, now: float, reader: Reader) -> Understood:
@@ -104,10 +107,12 @@ def understand(request: str, known: Known, state: State, now: float, reader: Rea
     reads = _Interpreter(request, known, state, now, reader)
     order = exact_order(request)
     if order is not None and not (state.jobs and order == Order(order.verb)):
-        return Understood(order, reads.language, exact=True)
-    if guards.is_secret(request):
-        return Understood(None, reads.language, declined="forbidden")
-    return reads.read()
+        found = Understood(order, reads.language, exact=True)
+    elif guards.is_secret(request):
+        found = Understood(None, reads.language, declined="forbidden")
+    else:
+        found = reads.read()
+    return found._replace(before=reads.described())
 
 
 class _Interpreter:
@@ -116,8 +121,15 @@ class _Interpreter:
     ) -> None:
         self.request, self.known, self.state, self.now = request, known, state, now
         self.reader = reader
-        self.found = completed(request, reader.read(request, before(state)), known)
+        self.found = completed(request, reader.read(request, state.before), known)
         self.language = self.found.language or state.language
+
+    def described(self) -> str:
+        """Return the request and its meaning in the encoder's words, or an empty text for talk."""
+        found = self.found
+        if found.head.startswith("talk"):
+            return ""
+        return described(found.head, found.marks, (field for field, _ in found.spans), self.request)
 
     def read(self) -> Understood:
         """Return what the encoder reads, as far as no guard is against it."""

@@ -6,7 +6,7 @@ value, and fields: words of the table, or spans, which are letters of the reques
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 REFERENCES = ("@it", "@them", "@first", "@second", "@third", "@last", "@others", "@all", "@newest",
@@ -124,11 +124,20 @@ def spans_of(meaning: Mapping[str, object]) -> Iterator[tuple[str, str]]:
                     yield field, one
 
 
-def described(meaning: Mapping[str, object] | None) -> str:
-    """Return a meaning in a few words, as the reader gets it with the next request."""
-    if meaning is None:
-        return ""
-    measure = meaning.get("measure", ())
-    said = " ".join(map(str, measure)) if isinstance(measure, list) else ""
-    things = [field for field in ("jobs", "gpus", "user", "group") if field in meaning]
-    return " ".join(filter(None, (head_of(meaning), said, *things)))
+_LONGEST = 90
+"""Characters of the last request that the reader gets with the next one."""
+
+
+def described(head: str, marks: Iterable[str], fields: Iterable[str], text: str = "") -> str:
+    """Return a request and its meaning as the reader gets them with the next request.
+
+    Args:
+        head: The head of its meaning.
+        marks: The marks of its meaning.
+        fields: The fields of which letters were said.
+        text: The request itself, if it is known.
+    """
+    values = (mark.partition("=") for mark in marks)
+    said = {field if value[0] == "@" or value == "yes" else value for field, _, value in values}
+    meaning = " ".join([head, *sorted(said | {*fields})])
+    return f"{meaning}: {text[:_LONGEST]}" if text else meaning

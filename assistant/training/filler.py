@@ -20,7 +20,7 @@ from string import ascii_lowercase
 from typing import Any, NamedTuple
 
 from gpudeck.assistant.intents.questions import DEVICE_FIELDS, JOB_FIELDS
-from gpudeck.assistant.reader.labels import described
+from gpudeck.assistant.reader.labels import described, head_of, marks_of, spans_of
 from gpudeck.assistant.training.composer import Composer, Example
 from gpudeck.assistant.training.phrases import LANGUAGES
 from gpudeck.assistant.training.symbols import AND, PLAN, parts
@@ -318,7 +318,8 @@ def _before(said: str) -> str:
         return ""
     label |= {"jobs": ["1"]} if "job" in answer else {}
     label |= {"gpus": ["1"]} if "gpu" in answer else {}
-    return described({name: value for name, value in label.items() if value not in ([""], [])})
+    label = {name: value for name, value in label.items() if value not in ([""], [])}
+    return described(head_of(label), marks_of(label), (field for field, _ in spans_of(label)))
 
 
 def main() -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import torch
@@ -23,10 +24,12 @@ from torch.nn import functional
 from gpudeck.assistant.training.export import shipped
 from gpudeck.assistant.training.reader_network import CLASSIFIERS, LAYERS, Reader
 from gpudeck.assistant.training.reader_rows import NONE, Rows, batches, rows
-from gpudeck.assistant.training.requests import examples, is_held_out
+from gpudeck.assistant.training.requests import Example, examples, is_held_out
+from gpudeck.assistant.training.varied import names_of, varied
 
 COMPOSED = 1000
 """The profile of composed requests."""
+_TWICE_FROM, _COPIES = 206, 8
 _BLANK = 3
 """The piece that stands for an unknown one."""
 
@@ -34,7 +37,7 @@ _BLANK = 3
 class Settings(NamedTuple):
     """Say how a reader is trained."""
 
-    passes: int = 17
+    passes: int = 36
     """Passes over the requests of people."""
     rate: float = 6e-4
     """The highest learning rate, which is that of the last layer."""
@@ -42,21 +45,27 @@ class Settings(NamedTuple):
     """The learning rate of a layer, compared with the one above it."""
     fresh: float = 5.0
     """That of the heads, compared with the last layer."""
-    composed: float = 1.0
+    composed: float = 0.3
     """Composed requests in a pass for each of people's."""
     blank: float = 0.05
     """The share of pieces that are made unknown, as a misspelt word is."""
     dropout: float = 0.1
     smoothing: float = 0.1
+    marks: float = 20.0
+    """The weight of the loss of the marks."""
+    agreement: float = 0.0
+    """The weight of the difference between two readings of a request (R-Drop, Liang 2021)."""
     batch: int = 128
     seed: int = 3
 
 
-def loss_of(found: Mapping[str, Tensor], wanted: Rows, smoothing: float) -> Tensor:
+def loss_of(
+    found: Mapping[str, Tensor], wanted: Rows, smoothing: float, marks: float = 20.0
+) -> Tensor:
     """Return the sum of the losses of the heads that are among the logits."""
     loss = functional.cross_entropy(found["head"].float(), wanted.head, label_smoothing=smoothing)
     loss = loss + 0.3 * functional.cross_entropy(found["second"].float(), wanted.second)
-    loss = loss + 20 * functional.binary_cross_entropy_with_logits(
+    loss = loss + marks * functional.binary_cross_entropy_with_logits(
         found["mark"].float(), wanted.mark
     )
     asked = (wanted.page != NONE).sum().clamp(min=1)
@@ -67,6 +76,27 @@ def loss_of(found: Mapping[str, Tensor], wanted: Rows, smoothing: float) -> Tens
         tags = found["tag"].float().flatten(0, 1)
         loss = loss + functional.cross_entropy(tags, wanted.tag.flatten())
     return loss
+
+
+def difference(found: Mapping[str, Tensor], wanted: Rows, marks: float) -> Tensor:
+    """Return how much the logits of the first half of a batch differ from those of the second.
+
+    It is the mean of both divergences of Kullback and Leibler, of the heads, marks and tags.
+    """
+    apart = torch.zeros((), device=wanted.ids.device)
+    for name, weight in (("head", 1.0), ("second", 0.3)):
+        apart = apart + weight * _divergence(found[name].float().log_softmax(-1)).mean()
+    mark = found["mark"].float()
+    both = torch.stack((functional.logsigmoid(mark), functional.logsigmoid(-mark)), -1)
+    apart = apart + marks * _divergence(both).mean()
+    inside = (wanted.tag >= 0).float().chunk(2)[0]
+    tags = _divergence(found["tag"].float().log_softmax(-1))
+    return apart + (tags * inside).sum() / inside.sum().clamp(min=1)
+
+
+def _divergence(logs: Tensor) -> Tensor:
+    first, second = logs.chunk(2)
+    return ((first.exp() - second.exp()) * (first - second)).sum(-1) / 2
 
 
 def fit_heads(model: Reader, found: Rows, steps: int = 300) -> None:
@@ -139,10 +169,15 @@ class Step:
         return held, graph, loss
 
     def _run(self, batch: Rows) -> Tensor:
+        if self.settings.agreement:
+            batch = Rows(*(torch.cat((one, one)) for one in batch))
         ids = _blanked(batch, self.settings.blank)
         with torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False):
             logits = self.model(ids, batch.mask())
-        loss = loss_of(logits, batch, self.settings.smoothing)
+        loss = loss_of(logits, batch, self.settings.smoothing, self.settings.marks)
+        if self.settings.agreement:
+            apart = difference(logits, batch, self.settings.marks)
+            loss = loss + self.settings.agreement * apart
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -152,7 +187,7 @@ class Step:
 
 def train(
     model: Reader,
-    people: Rows,
+    people: Sequence[Rows],
     composed: Rows,
     settings: Settings,
     after_pass: Callable[[int], None] = lambda _: None,
@@ -161,7 +196,7 @@ def train(
 
     Args:
         model: The reader, on the device of the rows.
-        people: The requests of people.
+        people: The requests of people, and varied copies of them, which the passes take by turns.
         composed: Composed requests, of which each pass draws others.
         settings: How.
         after_pass: It is called with the number of each pass that has ended.
@@ -170,10 +205,11 @@ def train(
     _set_dropout(model, settings.dropout)
     model.train()
     step = Step(model, settings)
-    more = min(len(composed.ids), int(len(people.ids) * settings.composed))
+    more = min(len(composed.ids), int(len(people[0].ids) * settings.composed))
     for number in range(settings.passes):
         drawn = torch.randperm(len(composed.ids))[:more].to(composed.ids.device)
-        mixed = Rows(*map(torch.cat, zip(people, Rows(*(one[drawn] for one in composed)),
+        copy = people[number % len(people)]
+        mixed = Rows(*map(torch.cat, zip(copy, Rows(*(one[drawn] for one in composed)),
                                          strict=True)))  # fmt: skip
         todo = list(batches(mixed, settings.batch, settings.seed * 1000 + number))
         for i, batch in enumerate(todo):
@@ -181,6 +217,16 @@ def train(
             step.take(batch, min(done / 0.06 + 0.02, 1 - done))
         after_pass(number + 1)
         model.train()
+
+
+def copies(people: Sequence[Example]) -> Iterator[list[Example]]:
+    """Yield the requests of people, and varied ones; those of the newest profiles come twice."""
+    names = names_of(people)
+    twice = [*people, *(one for one in people if one.profile >= _TWICE_FROM)]
+    yield twice
+    for seed in range(1, _COPIES):
+        random = Random(seed)
+        yield [varied(one, random, names) for one in twice]
 
 
 def _groups(model: Reader, settings: Settings, device: torch.device) -> list[dict[str, object]]:
@@ -238,10 +284,10 @@ def main() -> None:
     held = [one for one in found if is_held_out(one.profile)]
     people = [one for one in found if not is_held_out(one.profile) and one.profile != COMPOSED]
     composed = [one for one in found if one.profile == COMPOSED]
-    learnt, filling, judged = (rows(part, tokenizer).to(device)
-                               for part in (people, composed, held))  # fmt: skip
+    learnt = [rows(part, tokenizer).to(device) for part in copies(people)]
+    filling, judged = (rows(part, tokenizer).to(device) for part in (composed, held))
     model = Reader(load_file(args.encoder / "encoder.safetensors")).to(device)
-    fit_heads(model, learnt)
+    fit_heads(model, learnt[0])
 
     def report(number: int) -> None:
         print(number, json.dumps(judge(model, judged)), flush=True)

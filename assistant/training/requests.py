@@ -21,7 +21,7 @@ HELD_OUT = {"free": (3, 9, 12, 19, 25, 33), "direct": (47, 50, 55, 65, 67),
 
 
 class Example(NamedTuple):
-    """Hold a request with what was meant before it, and what it means."""
+    """Hold a request with what was asked before it, and what it means."""
 
     profile: int
     language: str
@@ -43,22 +43,29 @@ def is_held_out(profile: int) -> bool:
 def examples(file: Path) -> list[Example]:
     """Return the examples of a file.
 
-    A row with the key `before` says itself what was meant before it; composed phrases have it.
+    A row with the key `before` says itself what was asked before it; composed phrases have it.
     """
     raw = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    found, before, scene = [], None, ""
+    found, before, scene = [], "", ""
     for line in raw.decode().splitlines():
         row = json.loads(line)
         if row["turn"] == 1 or row["scene"] != scene:
-            before, scene = None, row["scene"]
-        label = row["label"]
-        found.append(Example(
-            row["profile"], row["language"], row.get("before", described(before)), row["text"],
-            tuple(head_of(one) for one in label), tuple(marks_of(label[0])),
-            tuple(_places(row["text"], label)), str(label[0].get("manual", "")),
-        ))  # fmt: skip
-        before = next((one for one in reversed(label) if "talk" not in one), before)
+            before, scene = "", row["scene"]
+        one = _example(row, before)
+        found.append(one)
+        if not one.heads[0].startswith("talk"):
+            fields = {field for field, _, _ in one.spans}
+            before = described(one.heads[0], one.marks, fields, one.text)
     return found
+
+
+def _example(row: dict[str, Any], before: str) -> Example:
+    label = row["label"]
+    return Example(
+        row["profile"], row["language"], row.get("before", before), row["text"],
+        tuple(head_of(one) for one in label), tuple(marks_of(label[0])),
+        tuple(_places(row["text"], label)), str(label[0].get("manual", "")),
+    )  # fmt: skip
 
 
 def _places(text: str, label: list[dict[str, Any]]) -> Iterator[tuple[str, int, int]]:

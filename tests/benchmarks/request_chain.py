@@ -37,7 +37,7 @@ from gpudeck.assistant.intents.values import Unread  # noqa: E402
 from gpudeck.assistant.query.request import Order, Query, Request  # noqa: E402
 from gpudeck.assistant.reader import labels  # noqa: E402
 from gpudeck.assistant.reader.reading import Reader, Reading, shipped_reader  # noqa: E402
-from gpudeck.assistant.training.requests import HELD_OUT  # noqa: E402
+from gpudeck.assistant.training.requests import HELD_OUT, examples  # noqa: E402
 from tests.benchmarks.rows import context, write  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +50,13 @@ NAMES = Known(
     ("sweep",), ("baseline",),
 )  # fmt: skip
 """The world of the known sets."""
+_MEASURES = {
+    "temp": "temperature", "mem_used": "memory_used", "mem_free": "memory_free",
+    "mem_total": "memory_total", "clock_sm": "clock", "throttle": "slowed", "tflops": "rate",
+    "name": "model", "reason": "why_waiting", "failure": "why_failed", "estimate": "time_left",
+    "log": "output", "stall": "stuck", "devices": "gpus",
+}  # fmt: skip
+"""What the encoder calls measures of the known sets."""
 _LISTED = (13, 14, 15)
 """The jobs of an answer that listed jobs."""
 
@@ -80,20 +87,34 @@ def known_sets() -> Iterator[Case]:
             for each in row["right"]
         )
         heads = [head_of(each[0]) for each in right] + ["none"] * bool(row["refused"])
-        state = msgspec.convert(row["state"], State)
+        state = _told(msgspec.convert(row["state"], State))
         yield Case(row["set"], row["language"], row["text"], NAMES, state, tuple(heads), right)
+
+
+def _told(state: State) -> State:
+    """Return a state of the known sets with its last request in the words of the encoder."""
+    last = state.order or state.last
+    if last is None:
+        return state
+    measure = last.measure if isinstance(last, Query) and " " not in last.measure else ""
+    marks = [f"measure={_MEASURES.get(measure, measure)}"] if measure else []
+    things = (("jobs", state.jobs), ("gpus", state.devices))
+    said = labels.described(head_of(last), marks, (name for name, named in things if named))
+    return msgspec.structs.replace(state, before=said)
 
 
 def profiles() -> Iterator[Case]:
     """Yield the requests of the profiles that were held out."""
     rows = [json.loads(line) for line in gzip.decompress(PROFILES.read_bytes()).splitlines()]
     sets = {profile: name for name, profiles in HELD_OUT.items() for profile in profiles}
+    befores = [one.before for one in examples(PROFILES) if one.profile in sets]
     rows = [row for row in rows if row["profile"] in sets]
     state = State()
-    for row in rows:
+    for row, before in zip(rows, befores, strict=True):
         known = _named([one for one in rows if one["profile"] == row["profile"]])
         state = State() if row["turn"] == 1 else state
         first = row["label"][0]
+        state = msgspec.structs.replace(state, before=before)
         made = [one for each in row["label"] for one in _composed(each, known, state)]
         yield Case(sets[row["profile"]], row["language"], row["text"], known, state,
                    (labels.head_of(first),), (tuple(made),) if made else (),

@@ -333,3 +333,11 @@ def test_prohibitions_and_words_without_a_value_still_refuse(
     reader = cast(Reader, _Labelled(head, *marks, spans=spans))
     found = understand(text, KNOWN, State((7,), about="job"), NOW, reader)
     assert found.request is None and found.refusal is not None
+
+
+def test_the_next_request_is_read_with_this_one_and_small_talk_changes_nothing() -> None:
+    asked = cast(Reader, _Labelled("ask jobs", "states=failed", spans={"time": "today"}))
+    found = understand("which failed today?", KNOWN, State(), NOW, asked)
+    assert found.before == "ask jobs failed time: which failed today?"
+    thanked = cast(Reader, _Labelled("talk thanks", spans={}))
+    assert understand("thanks", KNOWN, State(), NOW, thanked).before == ""

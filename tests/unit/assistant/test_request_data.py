@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from itertools import islice
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from gpudeck.assistant.reader.labels import PAGES, SUBJECTS, heads, marks
 from gpudeck.assistant.training.filler import fillers
 from gpudeck.assistant.training.requests import Example, examples
+from gpudeck.assistant.training.varied import names_of, varied
 
 DATA = Path(__file__).parents[3] / "assistant" / "training" / "data" / "requests.jsonl.gz"
 
@@ -49,6 +51,25 @@ def test_letters_are_found_beside_a_sharp_s_and_inside_a_word(tmp_path: Path) ->
     assert places(tmp_path, "Wie groß ist Llama?", {"ask": "models", "model": "llama"}) == ["Llama"]
     assert places(tmp_path, "1 of gpu10 or 10?", {"ask": "gpus", "gpus": ["10"]}) == ["10"]
     assert places(tmp_path, "temp gpu1", {"ask": "gpus", "gpus": ["1"]}) == ["1"]
+
+
+def test_a_request_is_learnt_behind_the_one_before_it(found: list[Example]) -> None:
+    told = [one for one in found if one.before]
+    assert len(told) > len(found) / 3
+    one = next(one for one in told if one.profile == 219)
+    assert one.before == "ask jobs jobs why_waiting: why isnt eval-mmlu running"
+
+
+def test_varied_requests_mean_the_same(found: list[Example]) -> None:
+    names, random = names_of(found), Random(1)
+    for one in found[::50]:
+        other = varied(one, random, names)
+        assert (other.heads, other.marks, other.page) == (one.heads, one.marks, one.page)
+        fields = sorted(field for field, _, _ in one.spans)
+        assert sorted(field for field, _, _ in other.spans) == fields
+        for field, first, last in other.spans:
+            letters = other.text[first:last]
+            assert letters and letters == letters.strip(), (field, other.text)
 
 
 def test_an_amount_is_what_is_converted_or_the_memory_of_a_job() -> None:

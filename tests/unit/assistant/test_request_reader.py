@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from gpudeck.assistant.intents.composed import completing, compose
-from gpudeck.assistant.intents.heads import before
 from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.understand import ELSEWHERE, Understood, understand
 from gpudeck.assistant.intents.values import Unread
 from gpudeck.assistant.query.request import Order, Query, Request
-from gpudeck.assistant.reader.labels import heads, marks, spans_of
+from gpudeck.assistant.reader.labels import described, heads, marks, spans_of
 from gpudeck.assistant.reader.quantized import pack, unpack
 from gpudeck.assistant.reader.reading import Reading, shipped_reader
 from gpudeck.assistant.tools.help_texts import declined
@@ -140,10 +139,12 @@ def test_the_best_run_is_that_with_the_lowest_loss(marks: tuple[str, ...]) -> No
     assert found == Query("jobs", "loss", aggregate="min", extreme=True)
 
 
-def test_what_came_before_is_told_in_the_words_of_the_table() -> None:
-    state = State((), (3,), Query("devices", "temp", devices=(3,)), "device")
-    assert before(state) == "ask gpus temperature gpus"
-    assert before(NOTHING) == ""
+def test_a_request_is_told_with_the_words_of_its_meaning() -> None:
+    marks_ = ("measure=temperature", "gpus=@it", "when=yes")
+    said = described("ask gpus", marks_, ("time",), "how hot was it?")
+    assert said == "ask gpus gpus temperature time when: how hot was it?"
+    assert described("order cancel", (), ("jobs",)) == "order cancel jobs"
+    assert len(described("manual", (), (), "x" * 500)) < 110, "a long command is cut"
 
 
 def test_the_table_has_no_word_twice() -> None:
