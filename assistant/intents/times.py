@@ -152,7 +152,7 @@ _THIS_WEEK = re.compile(
     r"|esta semana|la semana)(?! (?:last|past|before|ago|davor|zuvor|derniere|passee|pasada"
     r"|anterior))"
     r"|\b(?P<month>this month|the month|diesen monat|diesem monat|im monat|ce mois(?: ci)?"
-    r"|este mes|al mes)(?! (?:before|davor|anterior))"
+    r"|este mes|al mes|du mois|del mes|des monats|of the month|mtd)(?! (?:before|davor|anterior))"
     r"|\b(?P<weekend>(?:(?:at|on|over|am|over|last|letztes|ce|este|el|le|the|this|dieses) )*"
     r"(?:weekend|wochenende|week end|fin de semana|finde)(?: (?:dernier|pasado))?"
     r"(?: (?:of|vom|du|del) (?:the )?(?P<of>d#\d+))?)"

@@ -139,6 +139,8 @@ class Values:
         """Return the time that is asked about."""
         if letters := " ".join(self.letters(field)):
             found = read_time(tokens(letters), self.now)
+            if found is None and field == "time":  # its letters may lack an article
+                found = read_time(tokens(self.text), self.now)
             if found is None and not _NOW.fullmatch(letters):
                 raise Unread(letters)
             return found.span if found is not None else None

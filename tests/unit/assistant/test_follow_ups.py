@@ -263,6 +263,13 @@ def test_a_job_that_is_released_at_a_time_is_held_until_then() -> None:
     assert made == Order("hold", jobs=(14,), options={"until": "+30min"})
 
 
+def test_a_time_may_lack_its_article_in_the_letters_that_were_found() -> None:
+    found = reading("ask users", "measure=gpu_hours", spans=(("time", "semana"),))
+    asked = compose(found, "ask users", KNOWN, State(), NOW, "horas gpu de la semana").request
+    monday = datetime(2026, 11, 23).timestamp()
+    assert isinstance(asked, Query) and asked.time is not None and asked.time.since == monday
+
+
 class _Labelled:
     """Read a request as its label says."""
 
