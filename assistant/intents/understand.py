@@ -157,6 +157,7 @@ class _Interpreter:
         goes_on = self.state.order is not None and head_of(self.state.order) == best.head
         enough = ALONE if goes_on or (alone and not isinstance(best.request, Order)) else SURE
         clear = found.chance * found.certainty >= CLEAR or found.head == "manual"
+        clear = clear or (alone and found.chance >= CERTAIN and _is_named(best.request, found))
         if best.head == found.head and found.chance >= enough and clear and not several:
             return self._decided(found, best)
         ordered = found.head.startswith("order")
@@ -342,6 +343,12 @@ def _conditional(found: Reading) -> Refusal | None:
         if words and "what_if=yes" not in found.marks and found.head not in takes:
             return Refusal(problem, words)  # type: ignore[arg-type]
     return None
+
+
+def _is_named(request: Request, found: Reading) -> bool:
+    """Return whether an order says by number or name which jobs or GPUs it is for."""
+    named = isinstance(request, Order) and bool(request.jobs or request.devices)
+    return named and not any("=@" in mark for mark in found.marks)
 
 
 def _frees_gpus(found: Reading) -> bool:

@@ -273,14 +273,16 @@ def test_a_time_may_lack_its_article_in_the_letters_that_were_found() -> None:
 class _Labelled:
     """Read a request as its label says."""
 
-    def __init__(self, head: str, *marks: str, spans: dict[str, str]) -> None:
-        self.head, self.marks, self.spans = head, marks, spans
+    def __init__(
+        self, head: str, *marks: str, spans: dict[str, str], certainty: float = 1.0
+    ) -> None:
+        self.head, self.marks, self.spans, self.certainty = head, marks, spans, certainty
 
     def read(self, request: str, before: str = "") -> Reading:
         places = tuple((request.index(text), request.index(text) + len(text))
                        for text in self.spans.values())  # fmt: skip
         return reading(self.head, *self.marks, spans=tuple(self.spans.items()))._replace(
-            places=places, language="en"
+            places=places, language="en", certainty=self.certainty
         )
 
 
@@ -348,3 +350,13 @@ def test_the_next_request_is_read_with_this_one_and_small_talk_changes_nothing()
     assert found.before == "ask jobs failed time: which failed today?"
     thanked = cast(Reader, _Labelled("talk thanks", spans={}))
     assert understand("thanks", KNOWN, State(), NOW, thanked).before == ""
+
+
+def test_an_order_that_names_its_job_is_proposed_and_one_that_points_is_asked_back() -> None:
+    named = _Labelled("order cancel", spans={"jobs": "14"}, certainty=0.1)
+    found = understand("cancel 14", KNOWN, State(), NOW, cast(Reader, named))
+    assert found.request == Order("cancel", jobs=(14,))
+    pointed = _Labelled("order cancel", "jobs=@it", spans={}, certainty=0.1)
+    state = State((14,), about="job")
+    found = understand("get rid of it", KNOWN, state, NOW, cast(Reader, pointed))
+    assert found.choices == (Order("cancel", jobs=(14,)),) and found.request is None
