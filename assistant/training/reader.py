@@ -37,7 +37,7 @@ _BLANK = 3
 class Settings(NamedTuple):
     """Say how a reader is trained."""
 
-    passes: int = 36
+    passes: int = 23
     """Passes over the requests of people."""
     rate: float = 6e-4
     """The highest learning rate, which is that of the last layer."""
@@ -51,17 +51,15 @@ class Settings(NamedTuple):
     """The share of pieces that are made unknown, as a misspelt word is."""
     dropout: float = 0.1
     smoothing: float = 0.1
-    marks: float = 20.0
+    marks: float = 40.0
     """The weight of the loss of the marks."""
-    agreement: float = 0.0
+    agreement: float = 1.0
     """The weight of the difference between two readings of a request (R-Drop, Liang 2021)."""
     batch: int = 128
     seed: int = 3
 
 
-def loss_of(
-    found: Mapping[str, Tensor], wanted: Rows, smoothing: float, marks: float = 20.0
-) -> Tensor:
+def loss_of(found: Mapping[str, Tensor], wanted: Rows, smoothing: float, marks: float) -> Tensor:
     """Return the sum of the losses of the heads that are among the logits."""
     loss = functional.cross_entropy(found["head"].float(), wanted.head, label_smoothing=smoothing)
     loss = loss + 0.3 * functional.cross_entropy(found["second"].float(), wanted.second)
@@ -113,7 +111,7 @@ def fit_heads(model: Reader, found: Rows, steps: int = 300) -> None:
     optimiser = torch.optim.AdamW([p for head in heads for p in head.parameters()], 3e-3,
                                   weight_decay=0.1)  # fmt: skip
     for _ in range(steps):
-        loss = loss_of(model.classify(whole), found, 0.0)
+        loss = loss_of(model.classify(whole), found, 0.0, 20.0)
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
@@ -169,15 +167,13 @@ class Step:
         return held, graph, loss
 
     def _run(self, batch: Rows) -> Tensor:
-        if self.settings.agreement:
-            batch = Rows(*(torch.cat((one, one)) for one in batch))
+        batch = Rows(*(torch.cat((one, one)) for one in batch))
         ids = _blanked(batch, self.settings.blank)
         with torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False):
             logits = self.model(ids, batch.mask())
         loss = loss_of(logits, batch, self.settings.smoothing, self.settings.marks)
-        if self.settings.agreement:
-            apart = difference(logits, batch, self.settings.marks)
-            loss = loss + self.settings.agreement * apart
+        apart = difference(logits, batch, self.settings.marks)
+        loss = loss + self.settings.agreement * apart
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
