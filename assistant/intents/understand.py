@@ -53,7 +53,7 @@ _HARDLY = 0.001
 ELSEWHERE = frozenset({"serve", "unserve", "download", "export", "open", "free", "notify",
                        "message", "account", "file", "shutdown", "other"})  # fmt: skip
 """Orders that are refused with the command that does them; GPUs that are named can be freed."""
-_OPTIONS = frozenset({"count", "memory", "timeout", "duration", "retries", "priority", "name"})
+_OPTIONS = frozenset({"count", "memory", "timeout", "retries", "priority", "name"})
 """Fields that say something of a new job, in whatever words."""
 _JOINS = re.compile(
     r"(?i)\s*[,;]?\s+(?:and|und|et|y|then|dann|puis|luego|&|sowie|plus)\s+(?:then |dann |also "

@@ -360,3 +360,10 @@ def test_an_order_that_names_its_job_is_proposed_and_one_that_points_is_asked_ba
     state = State((14,), about="job")
     found = understand("get rid of it", KNOWN, state, NOW, cast(Reader, pointed))
     assert found.choices == (Order("cancel", jobs=(14,)),) and found.request is None
+
+
+def test_a_question_with_one_possible_meaning_is_answered_and_says_which() -> None:
+    doubtful = _Labelled("ask jobs", "measure=progress", spans={}, certainty=0.1)
+    found = understand("wieviel prozent", KNOWN, State(), NOW, cast(Reader, doubtful))
+    assert isinstance(found.request, Query) and found.request.measure == "progress"
+    assert found.guessed and not found.choices

@@ -49,17 +49,6 @@ def test_a_common_question_is_read_with_its_values(request_text: str, query: Que
     assert read(request_text).request == query
 
 
-@pytest.mark.parametrize(
-    ("request_text", "subject"), [("wieviel prozent", "jobs"), ("qui bloque la file", "queue")]
-)
-def test_a_question_with_one_possible_meaning_is_answered_and_says_which(
-    request_text: str, subject: str
-) -> None:
-    found = read(request_text)
-    assert isinstance(found.request, Query) and found.request.subject == subject
-    assert found.guessed and not found.choices
-
-
 ORDERS = {
     "could you cancel job 7?": Order("cancel", jobs=(7,)),
     "cancel jobs 7, 8 and 9 please": Order("cancel", jobs=(7, 8, 9)),
