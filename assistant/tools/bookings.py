@@ -10,13 +10,12 @@ from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, To
 from gpudeck.language.numbers import clock
 from gpudeck.language.rendering import render
 from gpudeck.scheduler.client import Client
-from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.bookings import Booking, user_id
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import held_devices
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
 from gpudeck.scheduler.protocol.units import parse_begin
-from gpudeck.scheduler.protocol.users import user_id
 
 
 def book(context: ToolContext, order: Order) -> PlannedAction:

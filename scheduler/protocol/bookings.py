@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from math import ceil, floor
@@ -10,6 +11,7 @@ from typing import Annotated
 import msgspec
 
 from gpudeck.language.text import Message, phrase
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.users import name_user
 
 DAY_S = 86_400.0
@@ -68,6 +70,16 @@ class Booking(msgspec.Struct, frozen=True):
         if self.group:
             return phrase("group {group}", group=self.group)
         return phrase("work outside of the queue") if self.user is None else name_user(self.user)
+
+
+def user_id(name: str) -> int:
+    """Return the number of a user of this machine. Raises NotFound, and UserError for no name."""
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError as e:
+        raise NotFound(phrase("this machine has no user {name}", name=name)) from e
+    except ValueError as e:
+        raise UserError(phrase("{name} is no name of a user", name=ascii(name))) from e
 
 
 def next_number(known: Mapping[str, Booking]) -> int:

@@ -10,9 +10,8 @@ from gpudeck.app.cli.output import UsageError, print_json, print_line, print_res
 from gpudeck.app.format.bookings import booking_rows, gpu_names, outlasting_text
 from gpudeck.language.numbers import clock
 from gpudeck.scheduler.client import Client
-from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.bookings import Booking, user_id
 from gpudeck.scheduler.protocol.units import parse_begin
-from gpudeck.scheduler.protocol.users import user_id
 
 ACTIONS = ("list", "cancel")
 
