@@ -150,7 +150,8 @@ class Orders(Values):
                  or self.letters("user") or self.marked("user"))  # fmt: skip
         if not named or jobs == "release":
             self.refuse("until", "duration")
-        return jobs if named else queue
+        whole = self.marked("queue") and not named
+        return queue if whole else jobs
 
     def _until(self) -> dict[str, str]:
         """Return until when jobs are held."""

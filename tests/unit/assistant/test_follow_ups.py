@@ -367,3 +367,11 @@ def test_a_question_with_one_possible_meaning_is_answered_and_says_which() -> No
     found = understand("wieviel prozent", KNOWN, State(), NOW, cast(Reader, doubtful))
     assert isinstance(found.request, Query) and found.request.measure == "progress"
     assert found.guessed and not found.choices
+
+
+def test_only_the_queue_that_is_named_is_paused_as_a_whole() -> None:
+    assert said("order pause", "queue=yes", state=State()) == Order("pause")
+    assert said("order resume", "queue=yes", state=State()) == Order("resume")
+    pointed = cast(Reader, _Labelled("order pause", spans={}))
+    found = understand("hold those", KNOWN, State((7, 8), about="job"), NOW, pointed)
+    assert found.request is None and found.refusal is not None
