@@ -74,13 +74,16 @@ _OF_OPTIONS = {
     "retries": _of("if when wenn falls si quand cuando"),
 }
 """The conditions that an option of an order says, such as the end of another job."""
+_NOT_BEFORE = re.compile(r"\b(?:do not|don'?t|not|nicht|pas|no)\b"
+                         r"(?=.*\b(?:before|bevor|vor|avant|antes)\b)")  # fmt: skip
 _SAID_BY = {
     "timeout": _of("(?:no|not)\\s(?:longer|more)\\sthan nicht\\s(?:langer|mehr)\\sals "
-                   "pas\\splus(?:\\slongtemps)?\\s(?:de|que) no\\smas\\s(?:de|que)"),
-    "after": re.compile(r"\b(?:do not|don'?t|nicht|pas|no)\b"
-                        r"(?=.*\b(?:before|bevor|avant|antes)\b)"),
+                   "pas\\splus(?:\\slongtemps)?\\s(?:de|que) no\\s(?:\\w+\\s)?mas\\s(?:de|que) "
+                   "no\\spase\\sde"),
+    "after": _NOT_BEFORE,
+    "begin": _NOT_BEFORE,
 }  # fmt: skip
-"""The negations that an option of an order says: a longest time, a job that comes first."""
+"""The negations that an option of an order says: a longest time, or what comes first."""
 _NOT_YET = re.compile(
     r"(?:that|which|who) (?:have|has|are|is|did)(?: not|n'?t)\b"
     r"|, (?:die|der|das)(?: \w+){0,2} nicht(?: \w+)?|qui (?:ne |n')\w+(?: \w+)? pas\b"
