@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from gpudeck.assistant.intents.tokens import Token
+from gpudeck.assistant.intents.tokens import Token, unaccented
 from gpudeck.assistant.query.request import Span
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "week": 7 * 86400.0}
@@ -95,7 +95,7 @@ def _mark(number: int, token: Token) -> str:
     mark = {"number": "n", "quantity": "q", "time": "t"}.get(token.kind)
     if mark == "t" and "-" in token.norm:
         mark = "d"
-    return f"{mark}#{number}" if mark else token.norm or "?"
+    return f"{mark}#{number}" if mark else unaccented(token.norm) or "?"
 
 
 _DAY = (
@@ -152,11 +152,13 @@ _THIS_WEEK = re.compile(
     r"|esta semana|la semana)(?! (?:last|past|before|ago|davor|zuvor|derniere|passee|pasada"
     r"|anterior))"
     r"|\b(?P<month>this month|the month|diesen monat|diesem monat|im monat|ce mois(?: ci)?"
-    r"|este mes|al mes|du mois|del mes|des monats|of the month|mtd)(?! (?:before|davor|anterior))"
+    r"|este mes|al mes|du mois|del mes|des monats|of the month|mtd"
+    r"|seit monatsbeginn|desde principios de mes)(?! (?:before|davor|anterior))"
     r"|\b(?P<weekend>(?:(?:at|on|over|am|over|last|letztes|ce|este|el|le|the|this|dieses) )*"
     r"(?:weekend|wochenende|week end|fin de semana|finde)(?: (?:dernier|pasado))?"
     r"(?: (?:of|vom|du|del) (?:the )?(?P<of>d#\d+))?)"
-    r"|\b(?P<ever>ever|of all time|all time|so far|jemals|uberhaupt|de tout temps|jamas visto"
+    r"|\b(?P<ever>ever|of all time|all time|(?<!year )(?<!month )(?<!week )so far(?! this)"
+    r"|jemals|uberhaupt|de tout temps|jamas visto"
     r"|de todos los tiempos|since ever)"
     r"|(?P<boot>(?:since|seit|depuis|desde) (?:(?:the|dem|der|le|la|el) )?(?:last |letzten )?"
     r"(?:startup|start up|boot|reboot|restart|start|neustart|systemstart|hochfahren|demarrage"
@@ -175,7 +177,9 @@ _CALENDAR = re.compile(
     rf"(?:(?P<name>{'|'.join(_MONTHS)})|(?P<quarter>(?:(?:this|dieses|diesem|ce|este) "
     r"(?:quarter|quartal|trimestre)))|(?P<before>(?:last|previous|letztes|letzten|vergangenen"
     r"|dernier|ultimo) (?:quarter|quartal|trimestre)|(?:trimestre) (?:dernier|pasado|anterior))"
-    r"|q n#(?P<number>\d+)|(?P<year>(?:this|dieses|diesem|cette|este) (?:year|jahr|annee|ano)))\b"
+    r"|q n#(?P<number>\d+)|(?P<year>(?:this|dies|dieses|diesem|cette|este) (?:year|jahr|annee|ano)"
+    r"|heuer)|(?P<past>(?:last|previous|letzte[sn]|vorige[sn]|vergangene[sn]) (?:year|jahr)"
+    r"|(?:l )?(?:an|annee) (?:derniere?|passee?)|(?:el )?ano pasado))\b"
 )
 _AGO = re.compile(
     r"\b(?:q#(?P<q>\d+) (?:ago|before now)|(?:an?|one) (?P<one>minute|hour|day|week) ago"
@@ -380,8 +384,9 @@ def _calendar(match: re.Match[str], text: _Text, now: float) -> Span | None:
         length = 1
     else:
         month, length = (today.month - 1) // 3 * 3 + 1, 3
-        if match["year"]:
+        if match["year"] or match["past"]:
             month, length = 1, 12
+            today = today.replace(year=today.year - bool(match["past"]))
         elif match["number"]:
             month = int(text.tokens[int(match["number"])].value) * 3 - 2
             if not 1 <= month <= 10:

@@ -34,6 +34,8 @@ TIMES = {
     "between 22:00 and 02:00": ("22 22:00", "23 02:00"),
     "users of the month": ("01 00:00", "23 15:20"),
     "top utilisateurs du mois": ("01 00:00", "23 15:20"),
+    "la semaine passée": ("16 15:20", "23 15:20"),
+    "this month so far": ("01 00:00", "23 15:20"),
     "lo mejor del mes": ("01 00:00", "23 15:20"),
     "gestern abend": ("22 18:00", "23 00:00"),
     "zwischen 9 und 11 uhr": ("23 09:00", "23 11:00"),
@@ -123,3 +125,11 @@ def test_a_night_ends_in_the_morning() -> None:
 )
 def test_lengths_are_written_as_options_take_them(said: str, length: str) -> None:
     assert length_of(said) == length
+
+
+@pytest.mark.parametrize("text", ["last year", "voriges Jahr", "l'année dernière", "el año pasado"])
+def test_the_last_year_is_that_of_the_calendar(text: str) -> None:
+    found = read_time(tokens(text), datetime(2026, 11, 23, 15, 20).timestamp())
+    assert found is not None
+    year = datetime(2025, 1, 1).timestamp(), datetime(2026, 1, 1).timestamp()
+    assert (found.span.since, found.span.until) == year
