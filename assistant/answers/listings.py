@@ -78,13 +78,13 @@ def queue(query: Query, rows: Rows, words: Words) -> list[str]:
     """Return how many jobs wait and run, and whether the queue is paused."""
     row = rows.rows[0]
     waiting, running, state = (cell(row, place, rows, words) for place in range(3))
-    text = (
-        "The queue is {state}: {waiting} waiting, {running} running."
-        if row.key == "queue"
-        else "{who} is {state}: {waiting} waiting, {running} running."
-    )
-    who = label(row, words)
-    first = words.text(text, who=capitalized(who), state=state, waiting=waiting, running=running)
+    if row.key == "queue":
+        first = words.text("The queue is {state}: {waiting} waiting, {running} running.",
+                           state=state, waiting=waiting, running=running)  # fmt: skip
+    else:
+        first = words.text("{who} is {state}: {waiting} waiting, {running} running.",
+                           who=capitalized(label(row, words)), state=state, waiting=waiting,
+                           running=running)  # fmt: skip
     return [first, sheet(rows, words, "Group") if len(rows.rows) > 1 else ""]
 
 

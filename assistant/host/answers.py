@@ -313,8 +313,9 @@ def _understood(asked: _Asked, text: str) -> str:
     if understood.resolved:
         named = said.listed(understood.resolved)
         parts.append(said.text("({what}, from your last request)", what=phrases.escaped(named)))
-    if understood.guessed and understood.request is not None:
-        meant = phrases.escaped(describe(understood.request, said))
+    request = understood.request
+    if understood.guessed and request is not None and request.name != "answer manual":
+        meant = phrases.escaped(describe(request, said))
         parts.append(said.text("(I read this as: {meant})", meant=meant))
     if understood.unread:
         parts.append(help_texts.left_out(understood.unread, said))

@@ -122,7 +122,7 @@ class _Interpreter:
         self.request, self.known, self.state, self.now = request, known, state, now
         self.reader = reader
         self.found = completed(request, reader.read(request, state.before), known)
-        self.language = self.found.language or state.language
+        self.language = self.found.language_for(state.language)
 
     def described(self) -> str:
         """Return the request and its meaning in the encoder's words, or an empty text for talk."""

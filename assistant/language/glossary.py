@@ -38,6 +38,41 @@ MEANINGS = {
     "from earlier runs of its name.",
     "slot": "A CPU slot is a place for one job that uses no GPU. A job waits for a slot "
     "while as many such jobs run as may run at once.",
+    "vram": "VRAM is the memory on the graphics card. Programs on the GPU cannot use more than it "
+    "has; the machine's own memory (RAM) does not count.",
+    "gpu": "A GPU is the processor of a graphics card; here, both words mean the same.",
+    "gpu_hour": "A GPU-hour is one GPU held by a job for one hour.",
+    "power": "The power is what a GPU draws now, in watts.",
+    "nvlink": "NVLink is a fast connection between GPUs of one machine.",
+    "pstate": "A performance state (P-state) says how fast a GPU may run: P0 is the fastest, P8 "
+    "and above are for a GPU that rests.",
+    "tensor_core": "Tensor cores are units of a GPU that multiply matrices, in FP16, BF16 or FP8 "
+    "many times faster than its other units.",
+    "kernel": "A kernel is a program that runs on the GPU, such as one matrix product.",
+    "job": "A job is a command in the queue, with what it asks for, such as GPUs, memory or a "
+    "time limit.",
+    "process": "A process is a program that runs on this machine. A job has one or more; a "
+    "process may also run outside of the queue.",
+    "job_queue": "The queue is the list of jobs that wait. Each starts when it is its turn and "
+    "the GPUs that it asks for are free.",
+    "array": "An array is many jobs from one submission, which differ only in their index.",
+    "dependency": "A dependency is a job for whose end another job waits.",
+    "preemptible": "A preemptible job may be suspended for a more urgent one or for a booking; it "
+    "continues later from where it was.",
+    "suspended": "A suspended job has left its GPU with everything that it had in memory, and "
+    "continues from there when it is resumed.",
+    "checkpoint": "A checkpoint is a file in which a training keeps its state, so that it can "
+    "continue from there after a stop.",
+    "token": "A token is a piece of text, often a short word or a part of one, that a language "
+    "model reads or writes at once.",
+    "parameters": "7B means seven thousand million parameters: the numbers that a model has "
+    "learnt. Q4 means that each takes about four bits.",
+    "kv_cache": "The KV cache holds what a language model has computed of the text so far; it "
+    "grows with the length of the text.",
+    "speculative": "In speculative decoding, a small model proposes several tokens and the large "
+    "model checks them at once; the text is the same, and comes faster.",
+    "flash_attention": "Flash attention computes exact attention without writing the large matrix "
+    "of scores to memory, which makes it faster and lets texts be longer.",
 }
 """The sentence for each term."""
 _ALSO = {
@@ -51,6 +86,8 @@ _ALSO = {
     "gedrosselt": "throttle", "drosselung": "throttle", "bridage": "throttle",
     "xids": "xid", "drained": "drain", "hold": "held", "on hold": "held", "prioritat": "priority",
     "priorite": "priority", "prioridad": "priority",
+    "job array": "array", "tensor cores": "tensor_core", "kv cache": "kv_cache",
+    "speculative decoding": "speculative", "flash attention": "flash_attention",
 }  # fmt: skip
 
 

@@ -19,8 +19,8 @@ from gpudeck.scheduler.protocol import paths
 TAGS = ("", *(f"{start}-{name}" for name in SPANS for start in "BI"))
 CLASSES = "classes.json"
 _MOST = 3
-_TOLD = 0.999
-"""From this probability on the language of a request can be told."""
+_FAR = 1000.0
+"""A request is in another language than the usual one if that is so many times as probable."""
 _WORD = re.compile(r"[@\w](?:[\w*@%°€$]|[-.:/=,'’](?=\w))*%?|-+\w[\w=.-]*")
 """A word of a request: a name, a number with its sign, a path or a time."""
 
@@ -39,8 +39,8 @@ class Reading(NamedTuple):
     """Where these letters stand."""
     pages: tuple[float, ...]
     """How probably each page of the manual has the answer, if the question is for it."""
-    language: Language | None = None
-    """The language of the request, if it can be told."""
+    languages: tuple[float, ...] = ()
+    """How probably the request is in each of LANGUAGES."""
     certainty: float = 1.0
     """How probably all marks and the fields of all letters are right, if the head is."""
 
@@ -48,6 +48,12 @@ class Reading(NamedTuple):
     def head(self) -> str:
         """Return the likeliest head."""
         return self.heads[0][0]
+
+    def language_for(self, usual: Language) -> Language:
+        """Return the language of the request, or the usual one where that may be meant."""
+        chances = dict(zip(LANGUAGES, self.languages, strict=False))
+        best = max(chances, key=chances.__getitem__, default=usual)
+        return best if chances.get(best, 0.0) >= _FAR * chances.get(usual, 1.0) else usual
 
     @property
     def chance(self) -> float:
@@ -105,14 +111,9 @@ class Reader:
             tuple((field, request[first:last]) for field, first, last in found),
             places,
             tuple(map(float, _softmax(self._logits("page", whole)))),
-            self._language(whole),
+            tuple(map(float, _softmax(self._logits("language", whole)))),
             _certainty(marking, tagging[inside]),
         )
-
-    def _language(self, whole: Array) -> Language | None:
-        chances = _softmax(self._logits("language", whole))
-        best = int(chances.argmax())
-        return LANGUAGES[best] if chances[best] >= _TOLD else None
 
     def _logits(self, head: str, x: Array) -> Array:
         found: Array = x @ self._weights[f"{head}.w"] + self._weights[f"{head}.b"]

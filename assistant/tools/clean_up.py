@@ -51,6 +51,7 @@ _KINDS: dict[str, Kind] = {
 
 def find_debris(context: ToolContext, query: Query) -> ToolResult:
     """List what can go, of one kind or of all, and plan the move to the trash."""
+    words = context.words
     monitor = ScanMonitor(context.progress, context.cancelled)
     kind = _KINDS.get(query.text)
     found = [finding for finding in scan(context.daemon, monitor) if kind in (None, finding.kind)]
@@ -59,21 +60,23 @@ def find_debris(context: ToolContext, query: Query) -> ToolResult:
     def row(index: FactIndex, number: int, finding: Finding) -> list[str]:
         columns = ("size", "age", "where", "reason")
         values = [index.text(f"find{number}.{column}") or "N/A" for column in columns]
-        return [TITLES[finding.kind], *values]
+        return [words.text(TITLES[finding.kind]), *values]
 
     def render(index: FactIndex) -> list[str]:
         rows = [row(index, i, finding) for i, finding in enumerate(found[:_MAX_SHOWN])]
         total = index.of("finds")
-        opening = "There is nothing to clean up."
+        opening = words.text("There is nothing to clean up.")
         if found:
-            opening = f"{total('count')} can go, {total('size') or 'N/A'} in all."
+            opening = words.text("{count} can go, {size} in all.", count=total("count"),
+                                 size=total("size") or "N/A")  # fmt: skip
         unread = index.texts("finds.unseen")
-        free, size = total("free"), total("disk")
         home = phrases.escaped(str(paths.home()))
+        free = words.text("{free} of {size} are free on the disk that has {home}.",
+                          free=total("free"), size=total("disk"), home=home)  # fmt: skip
         return [
-            f"{opening} {free} of {size} are free on the disk that has {home}.",
-            table(("Kind", "Size", "Unused for", "Where", "Why"), rows),
-            sentence("not searched: ", listed(unread)) if unread else "",
+            f"{opening} {free}",
+            table(words.captions("Kind", "Size", "Unused for", "Where", "Why"), rows),
+            words.text("Not searched: {places}.", places=listed(unread)) if unread else "",
             sentence(total("stopped") or ""),
         ]
 

@@ -12,10 +12,10 @@ from gpudeck.assistant.language.glossary import meaning
 from gpudeck.assistant.language.guides import guide
 from gpudeck.assistant.query.find import named_jobs
 from gpudeck.assistant.query.request import Query
-from gpudeck.assistant.reader.labels import PAGES
 from gpudeck.assistant.reader.reading import shipped_reader
 from gpudeck.assistant.retrieval import Passage, Where, quoted, search, section
-from gpudeck.assistant.retrieval.sections import as_passage, find
+from gpudeck.assistant.retrieval.ranking import find
+from gpudeck.assistant.retrieval.sections import GLOSSARY, Section, as_passage
 from gpudeck.assistant.tools.how_to import command_of, how_to
 from gpudeck.assistant.tools.tool import ToolContext, ToolResult, text_result
 
@@ -42,20 +42,28 @@ def manual(context: ToolContext, query: Query) -> ToolResult:
         found = section(command_of(query.measure))
         shown = found if len(found) <= _SHORT else found[:1]
         return _quote(shown, "docs", lead) if found else text_result(lead)
-    lead = context.words.text("The manual, which is in English, says:")
-    found = answering(query.text)
-    if not found:
+    answers = answering(query.text)
+    if not answers:
         return text_result(context.words.text("The manual has nothing about that."))
-    return _quote(found, "docs", "" if context.words.language == "en" else lead)
+    best, *others = answers
+    named = [f"{other.heading} ({other.page}.md)" for other in others if other.page != GLOSSARY]
+    also = context.words.listed(named) and context.words.text(
+        "See also: {sections}.", sections=context.words.listed(named)
+    )
+    if best.page == GLOSSARY:
+        return text_result(f"{meaning(best.heading, context.words)}\n\n{also}".strip())
+    lead = context.words.text("The manual, which is in English, says:")
+    lead = "" if context.words.language == "en" else lead
+    return _quote((as_passage(best),), "docs", lead, also)
 
 
-def answering(question: str) -> tuple[Passage, ...]:
-    """Return the section of the manual that answers a question, or nothing if none is near."""
-    reader = shipped_reader()
-    pages = dict(zip(PAGES, reader.read(question).pages, strict=True))
-    vector = reader.encoder.vector
-    (best, likeness), *_ = find(question, vector(f"query: {question}"), pages, vector)
-    return (as_passage(best),) if likeness >= _NEAR else ()
+def answering(question: str) -> tuple[Section, ...]:
+    """Return the section of the manual that answers a question, and two that may do so, too.
+
+    Nothing is returned if none is near.
+    """
+    found = find(question, shipped_reader())[:_NAMED]
+    return tuple(section for section, _ in found) if found[0][1] >= _NEAR else ()
 
 
 def about(question: str) -> ToolResult | None:
@@ -64,18 +72,21 @@ def about(question: str) -> ToolResult | None:
     return _quote(found, "docs") if found else None
 
 
-_NEAR = 0.72
-"""The least likeness of a section to a question, with what its page adds to it."""
+_NEAR = 0.66
+"""The least score of a section that is quoted."""
+_NAMED = 3
 _CLEARLY, _FEW = 0.75, 2
 _SHORT = 4
 """The most passages on a command that are quoted whole."""
 
 
-def _quote(passages: tuple[Passage, ...], where: Where, lead: str = "") -> ToolResult:
+def _quote(
+    passages: tuple[Passage, ...], where: Where, lead: str = "", also: str = ""
+) -> ToolResult:
     """Return passages word for word, each with its place."""
     add = FactBuilder(where, "", "", time.time())
     for i, passage in enumerate(passages):
         add.source = passage.cite
         add.text(f"passage{i}", passage.heading or passage.file, passage.text)
-    shown = [*filter(None, [lead]), quoted(passages, where)]
+    shown = [*filter(None, [lead, quoted(passages, where), also])]
     return ToolResult(tuple(add.facts), lambda _: shown)

@@ -1,4 +1,4 @@
-"""Write what belongs to a trained reader: its classes, and the vectors of the manual.
+"""Write what belongs to a trained reader: its classes, and what the manual is searched by.
 
     python -m gpudeck.assistant.training.finish FOLDER
 
@@ -17,21 +17,23 @@ from gpudeck.assistant import one_thread
 
 one_thread.import_numpy()
 
-from gpudeck.assistant.reader.encoder import Encoder  # noqa: E402
-from gpudeck.assistant.reader.reading import CLASSES, Classes  # noqa: E402
-from gpudeck.assistant.retrieval.sections import vectors_of  # noqa: E402
+from gpudeck.assistant.reader.reading import CLASSES, Classes, Reader  # noqa: E402
+from gpudeck.assistant.retrieval.ranking import SECTIONS, vectors_of  # noqa: E402
 from gpudeck.assistant.training.reader_network import HEADS, MARKS  # noqa: E402
+from gpudeck.assistant.training.sections import learnt_head  # noqa: E402
 
 
 def main() -> None:
-    """Write the classes and the vectors of the manual's sections."""
+    """Write the classes, and the vectors of sections with the head that knows questions."""
     parser = argparse.ArgumentParser(description="Write what belongs to a trained reader.")
     parser.add_argument("folder", type=Path)
     folder: Path = parser.parse_args().folder
     (folder / CLASSES).write_bytes(msgspec.json.encode(Classes(HEADS, MARKS)))
-    vectors = vectors_of(Encoder.load(folder).vector)
-    np.savez(folder / "sections.npz", keys=np.array(list(vectors)),
-             vectors=np.array(list(vectors.values()), np.float16))  # fmt: skip
+    reader = Reader.load(folder)
+    vectors = vectors_of(reader.encoder.vector)
+    found = {"keys": np.array(list(vectors)),
+             "vectors": np.array(list(vectors.values()), np.float16)}  # fmt: skip
+    np.savez(folder / SECTIONS, **found, **learnt_head(reader))
 
 
 if __name__ == "__main__":
