@@ -72,7 +72,7 @@ def about(question: str) -> ToolResult | None:
     return _quote(found, "docs") if found else None
 
 
-_NEAR = 0.66
+_NEAR = 0.72
 """The least score of a section that is quoted."""
 _NAMED = 3
 _CLEARLY, _FEW = 0.75, 2
