@@ -31,9 +31,10 @@ def main() -> None:
     (folder / CLASSES).write_bytes(msgspec.json.encode(Classes(HEADS, MARKS)))
     reader = Reader.load(folder)
     vectors = vectors_of(reader.encoder.vector)
-    found = {"keys": np.array(list(vectors)),
-             "vectors": np.array(list(vectors.values()), np.float16)}  # fmt: skip
-    np.savez(folder / SECTIONS, **found, **learnt_head(reader))
+    places, weights, bias = learnt_head(reader)
+    np.savez(folder / SECTIONS, keys=np.array(list(vectors)),
+             vectors=np.array(list(vectors.values()), np.float16),
+             places=places, weights=weights, bias=bias)  # fmt: skip
 
 
 if __name__ == "__main__":

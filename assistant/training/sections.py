@@ -43,7 +43,9 @@ def asked_questions() -> list[Asked]:
             for row in map(json.loads, rows) if row["id"] in places]  # fmt: skip
 
 
-def learnt_head(reader: Reader) -> dict[str, npt.NDArray[np.generic]]:
+def learnt_head(
+    reader: Reader,
+) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.float16], Array]:
     """Return places [K], weights [1152, K] and bias [K] of a head, without held-out profiles."""
     asked = [one for one in asked_questions() if not is_held_out(one.profile)]
     x = np.array([features(one.text, reader) for one in asked])
@@ -51,7 +53,7 @@ def learnt_head(reader: Reader) -> dict[str, npt.NDArray[np.generic]]:
     mean, scale = x.mean(axis=0), x.std(axis=0) / _GAIN
     weights, bias = _fit((x - mean) / scale, wanted, len(places))
     weights /= scale[:, None]
-    return {"places": places, "weights": weights.astype(np.float16), "bias": bias - mean @ weights}
+    return places, weights.astype(np.float16), bias - mean @ weights
 
 
 def _fit(x: Array, wanted: npt.NDArray[np.intp], classes: int) -> tuple[Array, Array]:
