@@ -110,15 +110,17 @@ def attention_gradients_call(dtype: str, sizes: Sizes, config: Config) -> Any:
     return calls.dk_dv, calls.dq
 
 
-def decoding_call(dtype: str, sizes: Sizes, config: Config) -> Any:
-    """Return the launch of a decoding step.
+def decoding_call(dtype: str, sizes: Sizes, config: Config) -> Callable[[int], Any]:
+    """Return what returns the launch of a decoding step for a compute capability.
 
-    It is compiled as for 8.0: what newer GPUs add to it takes no registers.
+    Since 9.0 the kernel has a part more. What is compiled must be what is launched, or it would be
+    compiled again where it is measured.
     """
     from gpudeck.accel.attention.kernels.decoding.plan import plan_of
     from gpudeck.accel.attention.kernels.geometry import Target
 
-    return plan_of(_kind(dtype, sizes), Target(80, TARGET[1]), _decoding_tile(config)).call
+    kind, tile = _kind(dtype, sizes), _decoding_tile(config)
+    return lambda capability: plan_of(kind, Target(capability, TARGET[1]), tile).call
 
 
 def _tiles(dtype: torch.dtype, sizes: Sizes) -> tuple[Space, Config]:

@@ -66,14 +66,23 @@ class Resources(msgspec.Struct, frozen=True):
 def compiled_resources(calls: Any, capability: int) -> Resources:
     """Compile a `KernelCall` or several for a compute capability, and read the most that one needs.
 
+    Args:
+        calls: what is launched, or what returns it for a capability.
+        capability: ten times the compute capability, as 90.
+
     Raises:
         Exception: whatever Triton or ptxas raises if they cannot be compiled.
     """
-    each = [_resources(c, capability) for c in (calls if isinstance(calls, tuple) else (calls,))]
+    each = [_resources(call, capability) for call in _each(calls, capability)]
     return Resources(
         max(r.registers for r in each), max(r.shared for r in each), max(r.spilled for r in each),
         max(r.threads for r in each),
     )  # fmt: skip
+
+
+def _each(calls: Any, capability: int) -> tuple[Any, ...]:
+    found = calls(capability) if callable(calls) else calls
+    return found if isinstance(found, tuple) else (found,)
 
 
 def _resources(call: Any, capability: int) -> Resources:
@@ -104,18 +113,21 @@ def read_usage(code: bytes) -> Usage:
 def code_of(calls: Any, capability: int) -> tuple[Code, ...]:
     """Return the code of a `KernelCall` or of several, compiled for a compute capability.
 
+    Args:
+        calls: as for `compiled_resources`.
+        capability: likewise.
+
     Raises:
         Exception: whatever Triton or ptxas raises if they cannot be compiled.
     """
     from gpudeck.accel.runtime.call import compile_kernel
 
-    each = calls if isinstance(calls, tuple) else (calls,)
     return tuple(
         Code(
             call.kernel.__name__, call.kernel.src,
             _instructions(compile_kernel(call, capability).kernel),
         )
-        for call in each
+        for call in _each(calls, capability)
     )  # fmt: skip
 
 

@@ -24,7 +24,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,14 +137,21 @@ def chosen_by_helion(task: Task, inputs: list[Tensor], budget_s: float) -> Calla
 def timed(
     functions: Mapping[str, Callable[..., Tensor]], inputs: list[Tensor], turns: int
 ) -> dict[str, float]:
-    """Return the microseconds of functions, the median of some turns."""
+    """Return the microseconds of functions, the median of some turns.
+
+    Each is called in a graph: the processor prepares a call of attention for longer than some
+    kernels take.
+    """
     from triton.testing import do_bench
 
     times: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(turns):
         for name, function in functions.items():
-            call = partial(function, *inputs)
-            ms = do_bench(call, warmup=3, rep=15, return_mode="median")
+            function(*inputs)  # which may compile
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                function(*inputs)
+            ms = do_bench(graph.replay, warmup=3, rep=15, return_mode="median")
             times[name].append(1e3 * ms)
     return {name: statistics.median(found) for name, found in times.items()}
 

@@ -14,7 +14,7 @@ from gpudeck.accel.search.engine import Budget
 from gpudeck.accel.search.journal import Entry, Journal, lessons
 from gpudeck.accel.search.measures import compare
 from gpudeck.accel.search.recurrence_tasks import activated
-from gpudeck.accel.search.resources import compiled_resources
+from gpudeck.accel.search.resources import code_of, compiled_resources
 from gpudeck.accel.search.tasks import TASKS, task_of
 from gpudeck.accel.search.templates import ATTENTION
 from gpudeck.accel.search.worker import load
@@ -131,6 +131,15 @@ def test_kernels_of_a_model_s_shape_are_compiled_for_an_h100_without_one(name):
     _, template = posed(name, MODELS)
     needs = compiled_resources(load(template.launch(template.usual[0])), 90)
     assert needs.registers > 30 and not needs.too_large(90)
+
+
+@pytest.mark.slow
+def test_what_is_compiled_of_decoding_is_what_a_gpu_launches():
+    """Otherwise it is compiled again in the process that measures, one configuration at a time."""
+    _, template = posed("decoding", MODELS)
+    source = template.launch(template.usual[0])
+    new, old = (code_of(load(source), capability)[0] for capability in (90, 80))
+    assert "ACQBULK" in new.instructions and "ACQBULK" not in old.instructions
 
 
 @pytest.mark.slow
