@@ -19,13 +19,19 @@ from gpudeck.assistant.answers.summary import summary
 from gpudeck.assistant.answers.values import facts as facts_of
 from gpudeck.assistant.facts import Fact, phrases
 from gpudeck.assistant.host.answer_writer import AnswerWriter
+from gpudeck.assistant.host.arbiter import Arbitration, ask_model
 from gpudeck.assistant.host.context import RequestContext
 from gpudeck.assistant.host_protocol import Answer, Approve, Ask, Report
 from gpudeck.assistant.idle import Cancelled, wait_until_idle
 from gpudeck.assistant.intents.choices import clarifying_question, describe, distinct_choices
 from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.intents.understand import Understood, understand
+from gpudeck.assistant.intents.understand import (
+    Understood,
+    is_unclear,
+    understand,
+    understand_as,
+)
 from gpudeck.assistant.query.execute import execute
 from gpudeck.assistant.query.request import Order, Query, Span
 from gpudeck.assistant.query.rows import Rows
@@ -72,6 +78,8 @@ class _Asked(NamedTuple):
     understood: Understood
     tools: ToolContext
     context: AnswerContext
+    arbitration: Arbitration | None = None
+    """What a language model read, which was asked because the encoder was not sure."""
 
     @property
     def words(self) -> Words:
@@ -146,7 +154,7 @@ def _wait_until_idle(request: Ask | Report, context: RequestContext) -> None:
 def _answer_request(ask: Ask, context: AnswerContext) -> Answer:
     channel = context.request.channel
     channel.emit_waiting(phrase("finding out what you ask for"))
-    understood = _read(ask, context)
+    understood, second = _read(ask, context)
     said = words(understood.language)
     tools = ToolContext(
         context.daemon,
@@ -156,31 +164,56 @@ def _answer_request(ask: Ask, context: AnswerContext) -> Answer:
         channel.stop.is_set,
         said,
     )
-    answer = _respond(_Asked(ask, understood, tools, context))
+    answer = _respond(_Asked(ask, understood, tools, context, second))
+    if second is not None and second.request is None:
+        answer = msgspec.structs.replace(answer, text=f"{answer.text}\n\n{_unread(second, said)}")
     state = answer.state or msgspec.structs.replace(ask.state, language=said.language)
     state = msgspec.structs.replace(state, before=understood.before or ask.state.before)
     by = _CHOSEN if ask.meant is not None else _EXACT if understood.exact else _READ
+    if second is not None and second.request is not None:
+        by = f"model {second.model}"
     return msgspec.structs.replace(answer, call=understood.request, routed=by, state=state)
 
 
-def _read(ask: Ask, context: AnswerContext) -> Understood:
-    """Return what the person chose, or what the request is read as."""
+def _unread(second: Arbitration, said: Words) -> str:
+    """Say why a language model did not help."""
+    problem = phrases.escaped(rendering.render(second.problem, said.language), 300)
+    model = phrases.escaped(second.model)
+    return said.text("(The model {model} was asked, too: {problem}.)", model=model, problem=problem)
+
+
+def _read(ask: Ask, context: AnswerContext) -> tuple[Understood, Arbitration | None]:
+    """Return what a request is understood as, and what a language model made of an unclear one."""
     if ask.meant is not None:
         if isinstance(ask.meant, Query):
             check(ask.meant)
-        return Understood(ask.meant, ask.state.language)
-    newest = context.daemon.jobs(_NAMED_JOBS)
+        return Understood(ask.meant, ask.state.language), None
+    known, now = _known(context.daemon), time.time()
+    found = understand(ask.text, known, ask.state, now, shipped_reader())
+    if not is_unclear(found):
+        return found, None
+    settings = context.daemon.snapshot().settings
+    before = ask.state.order or ask.state.last
+    second = ask_model(ask.text, before, context.request, settings)
+    if second is None or second.request is None:
+        return found, second
+    meant = understand_as(second.request, ask.text, known, ask.state, now, shipped_reader())
+    return meant, second
+
+
+def _known(daemon: Client) -> Known:
+    """Return the names that a request may mention."""
+    newest = daemon.jobs(_NAMED_JOBS)
     tags = tuple({tag: None for job in newest for tag in job.spec.tags})
     shared = any(job.spec.user is not None for job in newest)
-    known = Known(
+    return Known(
         tuple(dict.fromkeys(job.spec.name for job in newest)),
-        tuple(state.group.name for state in context.daemon.groups()),
+        tuple(state.group.name for state in daemon.groups()),
         tags,
         (*people(), *users_of(newest)),
         getpass.getuser() if shared else "",
         tuple(dict.fromkeys(job.spec.name for job in newest if job.ended is None)),
     )
-    return understand(ask.text, known, ask.state, time.time(), shipped_reader())
 
 
 def _respond(asked: _Asked) -> Answer:
@@ -316,7 +349,12 @@ def _understood(asked: _Asked, text: str) -> str:
     request = understood.request
     if understood.guessed and request is not None and request.name != "answer manual":
         meant = phrases.escaped(describe(request, said))
-        parts.append(said.text("(I read this as: {meant})", meant=meant))
+        if (second := asked.arbitration) is not None:
+            model = phrases.escaped(second.model)
+            parts.append(said.text("(The model {model} read this as: {meant})", model=model,
+                                   meant=meant))  # fmt: skip
+        else:
+            parts.append(said.text("(I read this as: {meant})", meant=meant))
     if understood.unread:
         parts.append(help_texts.left_out(understood.unread, said))
     return "\n\n".join([text, *parts])

@@ -88,6 +88,16 @@ class ModelResidency:
             channel.emit_waiting,
         )
 
+    def idle_engine(self, settings: Settings, channel: RequestChannel) -> Engine:
+        """Return the loaded model as `engine` does, but do not wait for a GPU.
+
+        Raises as `engine` does, and UserError if the GPU is not idle.
+        """
+        if settings.model_device == "cuda" and not (channel.use_cpu.is_set() or self._lease.held):
+            with self._lock:
+                self._lease.take(model_bytes(settings.model))
+        return self.engine(settings, channel)
+
     def engine(self, settings: Settings, channel: RequestChannel) -> Engine:
         """Return the loaded model on the device that the settings and the request ask for.
 

@@ -115,6 +115,38 @@ def understand(request: str, known: Known, state: State, now: float, reader: Rea
     return found._replace(before=reads.described())
 
 
+def is_unclear(found: Understood) -> bool:
+    """Return whether a request would be asked back, or answered that it is not understood."""
+    return bool(found.choices) or not (found.request or found.declined or found.refusal)
+
+
+def understand_as(
+    meant: Request, request: str, known: Known, state: State, now: float, reader: Reader
+) -> Understood:
+    """Return what a request asks for if it means what a language model read in it.
+
+    An order is for what the request names or the conversation is about; the guards hold for it as
+    for the encoder's readings. The other arguments are those of `understand`.
+    """
+    reads = _Interpreter(request, known, state, now, reader)
+    found = Understood(meant, reads.language, guessed=True)
+    if isinstance(meant, Order):
+        found = reads.ordered(meant)
+    return found._replace(before=reads.described())
+
+
+def _is_said(order: Order, request: str, state: State) -> bool:
+    """Return whether a request or its conversation has all that an order is for."""
+    spoken_of = {*map(int, re.findall(r"\d+", request)), *state.jobs, *state.devices}
+    said = " ".join((*request.casefold().split(), state.group.casefold()))
+    targets = (*order.jobs, *order.exclude, *order.devices, order.number, order.beside)
+    texts = [one for one in (*targets, order.group, order.user, order.command, order.text)
+             if isinstance(one, str)]  # fmt: skip
+    return spoken_of.issuperset(one for one in targets if isinstance(one, int)) and all(
+        " ".join(text.casefold().split()) in said for text in texts
+    )
+
+
 class _Interpreter:
     def __init__(
         self, request: str, known: Known, state: State, now: float, reader: Reader
@@ -165,6 +197,21 @@ class _Interpreter:
             # An answer changes nothing, and says how the question was read.
             return self._decided(found, best)._replace(guessed=True)
         return self._offered(found, [one.request for one in composed])
+
+    def ordered(self, order: Order) -> Understood:
+        """Return an order of a language model, or what speaks against it.
+
+        It is for what the request says: a model may invent a job, and so may not choose all jobs in
+        a state that the encoder does not find in the request.
+        """
+        states = {f"states={state}" for state in order.states}
+        if not (_is_said(order, self.request, self.state) and states <= self.found.marks):
+            return Understood(None, self.language, refusal=Refusal("target"))
+        against = self._against(self.found, order) or _conditional(self.found)
+        if against is not None:
+            return Understood(None, self.language, refusal=against)
+        plan = "what_if=yes" in self.found.marks or guards.is_supposed(self.request)
+        return Understood(order, self.language, plan=plan, guessed=True)
 
     def _unclear(self, found: Reading) -> Understood | None:
         """Return what an unclear request may mean, however unlikely, if it names a job."""

@@ -116,7 +116,12 @@ class ServedChat:
         self._cancelled = False
 
     def ask(
-        self, served: c.Served, turns: tuple[str, ...], on_event: Callable[[Event], None]
+        self,
+        served: c.Served,
+        turns: tuple[str, ...],
+        on_event: Callable[[Event], None],
+        schema: str = "",
+        limit: int = 0,
     ) -> c.Said:
         """Return how the model's next message ended; its text comes as events.
 
@@ -124,6 +129,8 @@ class ServedChat:
             served: The model.
             turns: Messages of the user and the model in turn.
             on_event: Is called with what the answer waits for, and with its text piece by piece.
+            schema: The JSON schema that the message follows.
+            limit: The most tokens of the message; 0: as many as fit.
 
         Raises:
             Cancelled: `cancel` was called.
@@ -134,7 +141,7 @@ class ServedChat:
             try:
                 if self._cancelled:
                     raise Cancelled
-                return _converse(connection, turns, on_event)
+                return _converse(connection, c.Chat(turns, schema, limit), on_event)
             finally:
                 connection.close()
         except (DaemonGone, FileNotFoundError) as e:
@@ -152,9 +159,9 @@ class ServedChat:
 
 
 def _converse(
-    connection: Connection, turns: tuple[str, ...], on_event: Callable[[Event], None]
+    connection: Connection, chat: c.Chat, on_event: Callable[[Event], None]
 ) -> c.Said:
-    connection.send(_ENCODE(c.Chat(turns)))
+    connection.send(_ENCODE(chat))
     while True:
         match _DECODE(connection.receive()):
             case Waiting() | Chunk() as event:

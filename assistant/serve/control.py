@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from gpudeck.accel.serving.request import Sampling
 from gpudeck.assistant.host_protocol import Chunk, Completion, Failed, PromptTooLong, Waiting
 from gpudeck.assistant.serve import control_messages as c
 from gpudeck.assistant.serve.model_requests import Message, ModelChat
@@ -108,15 +109,15 @@ class Control:
 
     async def _chat(self, request: c.Chat, peer: wire.Peer) -> None:
         """Send an answer piece by piece; it ends when the client leaves. Old turns may not fit."""
-        turns, left_out = list(request.turns), 0
+        left_out = 0
         while True:
             try:
-                done = await self._answer(turns, peer)
+                done = await self._answer(request, peer)
             except PromptTooLong as e:
-                if len(turns) == 1:
+                if len(request.turns) == 1:
                     await peer.send(_ENCODE(Failed(e.message)))
                     return
-                del turns[:2]
+                request = msgspec.structs.replace(request, turns=request.turns[2:])
                 left_out += 2
             except UserError as e:
                 await peer.send(_ENCODE(Failed(e.message)))
@@ -127,12 +128,17 @@ class Control:
                 await peer.send(_ENCODE(c.Said(done.device, *counts, cut_off, left_out)))
                 return
 
-    async def _answer(self, turns: Sequence[str], peer: wire.Peer) -> Completion:
+    async def _answer(self, chat: c.Chat, peer: wire.Peer) -> Completion:
         """Send an answer's text, and return how it ended. Raises UserError."""
-        messages = [Message(_ROLES[i % 2], turn) for i, turn in enumerate(turns)]
+        messages = [Message(_ROLES[i % 2], turn) for i, turn in enumerate(chat.turns)]
         wanted = ModelChat(model=self._model.name, messages=messages)
         run = ModelRun(wanted, self._model.process("auto"))
-        run.wanted = msgspec.structs.replace(run.wanted, program=False)
+        run.wanted = msgspec.structs.replace(run.wanted, program=False, limit=chat.limit)
+        if chat.schema:
+            run.wanted = msgspec.structs.replace(
+                run.wanted, sampling=Sampling(temperature=0.0), grammar="json_schema",
+                grammar_text=chat.schema,
+            )  # fmt: skip
         async with run:
             await self._send_first(run, peer)
             while (event := await run.next_event()) is not None:

@@ -35,6 +35,10 @@ class Chat(msgspec.Struct, frozen=True, tag="chat"):
 
     turns: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     """Messages of the user and the model in turn; the first and the last are the user's."""
+    schema: str = ""
+    """The JSON schema of an answer that shall be JSON, which is then the likeliest one."""
+    limit: int = 0
+    """The most tokens of the answer; 0: as many as fit."""
 
 
 class Served(msgspec.Struct, frozen=True, tag="served"):

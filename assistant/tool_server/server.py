@@ -20,7 +20,7 @@ from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.query.execute import execute
 from gpudeck.assistant.query.request import Order, Query
 from gpudeck.assistant.query.table import VERBS
-from gpudeck.assistant.tool_server.tools import (
+from gpudeck.assistant.query.written import (
     ToolSchema,
     order_tools,
     query_tool,

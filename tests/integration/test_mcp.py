@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpudeck.assistant.query.table import VERBS
-from gpudeck.assistant.tool_server.tools import order_tools, read_order, read_query
+from gpudeck.assistant.query.written import order_tools, read_order, read_query
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.errors import UserError

@@ -21,6 +21,7 @@ import pytest
 from gpudeck.accel.serving import tiny
 from gpudeck.accel.serving.memory import BLOCK
 from gpudeck.accel.serving.request import Sampling
+from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.completion import Wanted
 from gpudeck.assistant.host_protocol import Chunk
 from gpudeck.assistant.idle import Cancelled
@@ -436,6 +437,20 @@ def test_the_user_sees_a_served_model_chats_with_it_and_stops_it(
     assert client_.served_models() == () and client_.sockets() == []
     assert "No model is served" in alone("models", "served")
     eventually(lambda: psutil.Process(found.pid).status() == psutil.STATUS_ZOMBIE)  # of ours
+
+
+def test_a_served_model_reads_what_the_encoder_cannot(
+    folder: Path, cpu_home: Path, tmp_path: Path
+) -> None:
+    """Its weights are random, so its JSON means anything; the answer says who read the request."""
+    folder = Path(shutil.copytree(folder, tmp_path / "tiny"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 4096}))
+    found = client_.start(Options(str(folder), "cpu", cache_tokens=4096), 0)
+    eventually(lambda: client_.served_models()[0].phase == "ready")
+    answer = Assistant().ask("3 above 4")
+    assert answer.routed == "model tiny" or "The model tiny was asked, too" in answer.text
+    client_.stop(found.port)
 
 
 def test_loading_is_no_wait_for_a_gpu(folder: Path, cpu_home: Path) -> None:

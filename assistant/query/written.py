@@ -1,7 +1,7 @@
-"""The tools that other programs get: a query, and an order for each verb of the table.
+"""Queries and orders as JSON, which other programs and language models write.
 
-The schema of each is made from `Query` or `Order` themselves, so that what can be asked and ordered
-here is what can be asked and ordered anywhere.
+The schemas are made from `Query` and `Order` themselves, so that what can be asked and ordered here
+is what can be asked and ordered anywhere. Programs get a tool for queries and one for each verb.
 """
 
 from __future__ import annotations
@@ -12,9 +12,18 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from gpudeck.assistant.query.request import Order, Query, Span
-from gpudeck.assistant.query.table import AGGREGATES, ROWS, SUBJECTS, VERBS, WORKLOADS, check
+from gpudeck.assistant.query.table import (
+    AGGREGATES,
+    ROWS,
+    SUBJECTS,
+    USES,
+    VERBS,
+    WORKLOADS,
+    check,
+)
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS
+from gpudeck.scheduler.protocol.search import OUTCOMES
 
 MOST_HOURS = 10 * 366 * 24.0
 """Ten years; readings are kept for a month, jobs for longer."""
@@ -139,3 +148,75 @@ def _converted(arguments: Mapping[str, Any], of: type[T]) -> T:
         return msgspec.convert(dict(arguments), of)
     except MALFORMED as e:
         raise UserError(str(e)) from e
+
+
+_MOST_LETTERS, _MOST_ITEMS, _MOST_NUMBER = 80, 8, 10**9
+"""Bounds of what a model writes, so that an answer ends."""
+_SHAPES = ("aggregate", "extreme", "limit", "last_hours", "text", "gpus", "amount")
+"""Fields of a query that are no filters of its subject."""
+_OWN = ("states", "aggregate", "where", "time")
+"""Fields with a schema of their own, and those that have parts; times are told by `last_hours`."""
+
+
+def request_schema() -> Schema:
+    """Return the schema of a query, an order, or `{"unknown": true}`, for a language model."""
+    fields = query_tool().schema["properties"]
+    choices = [
+        _choice("subject", name, {
+            "measure": {"enum": ["", *SUBJECTS[name].measures]},
+            "states": {"type": "array", "items": {"enum": [*OUTCOMES, *USES]}},
+            "aggregate": {"enum": list(AGGREGATES)},
+        } | {field: fields[field] for field in (*SUBJECTS[name].filters, *_SHAPES)
+             if field in fields and field not in _OWN})
+        for name in ROWS
+    ]  # fmt: skip
+    choices += [_choice("verb", tool.name, tool.schema["properties"]) for tool in order_tools()]
+    return {"anyOf": [*choices, _choice("unknown", True, {})]}
+
+
+def read_request(text: str, now: float) -> Query | Order | None:
+    """Return the request that a model wrote as JSON; None if it says that it knows none.
+
+    Raises UserError for what is no JSON, or no query or order.
+    """
+    try:
+        written = msgspec.json.decode(text, type=dict[str, Any])
+    except MALFORMED as e:
+        raise UserError(str(e)) from e
+    if written.get("verb") in VERBS:
+        order = read_order(str(written.pop("verb")), written)
+        return Order(**{name: getattr(order, name) for name in Order.__struct_fields__})
+    return None if "unknown" in written else read_query(written, now)
+
+
+def _choice(name: str, value: object, fields: Mapping[str, Schema]) -> Schema:
+    """Return the schema of an object whose kind the field `name` says, with bounded fields."""
+    bounded = {field: _bounded(schema) for field, schema in fields.items() if field != "params"}
+    if "options" in bounded:
+        text = {"type": "string", "maxLength": _MOST_LETTERS}
+        named = dict.fromkeys(("until", *(option.name for option in JOB_OPTIONS)), text)
+        bounded["options"] = _object(named, ())
+    return _object({name: {"const": value}, **bounded}, (name,))
+
+
+def _object(fields: Mapping[str, Schema], required: tuple[str, ...]) -> Schema:
+    return {"type": "object", "properties": dict(fields), "required": list(required),
+            "additionalProperties": False}  # fmt: skip
+
+
+def _bounded(schema: Schema) -> Schema:
+    """Return a schema without descriptions and defaults, whose values have an end."""
+    if "enum" in schema:
+        return {"enum": schema["enum"]}
+    if "anyOf" in schema:
+        return {"anyOf": [_bounded(one) for one in schema["anyOf"]]}
+    match schema["type"]:
+        case "string":
+            return {"type": "string", "maxLength": _MOST_LETTERS}
+        case "array":
+            return {"type": "array", "items": _bounded(schema["items"]), "maxItems": _MOST_ITEMS}
+        case "integer":
+            return {"type": "integer", "minimum": 0, "maximum": _MOST_NUMBER}
+        case "number":
+            return {"type": "number", "minimum": 0, "maximum": _MOST_NUMBER}
+    return {"type": schema["type"]}
