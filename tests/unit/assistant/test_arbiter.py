@@ -35,8 +35,8 @@ KNOWN = Known(("train", "eval"), ("night",), (), ("lea",), "", ("train", "eval")
 SERVED = Served("llama", "/models/llama", 8420, 1, "lease", "ready")
 
 
-def understood(request: str, meant: Query | Order, state: State = State()) -> Understood:
-    return understand_as(meant, request, KNOWN, state, 0.0, shipped_reader())
+def understood(request: str, meant: Query | Order, state: State | None = None) -> Understood:
+    return understand_as(meant, request, KNOWN, state or State(), 0.0, shipped_reader())
 
 
 @pytest.fixture
