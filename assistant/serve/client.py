@@ -158,9 +158,7 @@ class ServedChat:
             self._connection.close()
 
 
-def _converse(
-    connection: Connection, chat: c.Chat, on_event: Callable[[Event], None]
-) -> c.Said:
+def _converse(connection: Connection, chat: c.Chat, on_event: Callable[[Event], None]) -> c.Said:
     connection.send(_ENCODE(chat))
     while True:
         match _DECODE(connection.receive()):
