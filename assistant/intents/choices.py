@@ -78,8 +78,11 @@ def _orders(order: Order, said: Words) -> list[str]:
 
 
 def _query(query: Query, said: Words) -> str:
-    measure = SUBJECTS[query.subject].measures.get(query.measure)
-    first = said.text(measure.title if measure is not None else SUBJECTS[query.subject].about)
+    subject = SUBJECTS[query.subject]
+    narrowed = query.jobs or query.devices or query.states
+    shown = query.measure or (subject.headline[0] if narrowed and subject.headline else "")
+    measure = subject.measures.get(shown)
+    first = said.text(measure.title if measure is not None else subject.about)
     parts = [said.text(AGGREGATES[query.aggregate])] if query.aggregate else []
     parts += [f"GPU {index}" for index in query.devices] + _targets(query.jobs, said)
     parts += [said.text(state) for state in query.states] + [query.text] * bool(query.text)

@@ -7,8 +7,9 @@ from datetime import datetime
 
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
-from gpudeck.language.numbers import clock
-from gpudeck.language.rendering import render
+from gpudeck.language.rendering import render, render_moment
+from gpudeck.language.text import Moment
+from gpudeck.language.words import Words
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.bookings import Booking, user_id
 from gpudeck.scheduler.protocol.devices import Device
@@ -46,7 +47,7 @@ def book(context: ToolContext, order: Order) -> PlannedAction:
     effect = words.text(
         "No job will start on {gpus} that could still run between {begin} and {end}. Programs that "
         "are not jobs of the queue may use it.",
-        gpus=names, begin=clock(begin, now), end=clock(end, now),
+        gpus=names, begin=near(begin, now, words), end=near(end, now, words),
     )  # fmt: skip
     if user is not None or group:
         holder = render(booking.holder, words.language)
@@ -120,8 +121,8 @@ def unbook(context: ToolContext, order: Order) -> PlannedAction:
 
     effect = words.text(
         "{gpus}: no longer kept for {holder} from {begin} to {end}.", gpus=names,
-        holder=render(booking.holder, words.language), begin=clock(booking.begin, now),
-        end=clock(booking.end, now),
+        holder=render(booking.holder, words.language), begin=near(booking.begin, now, words),
+        end=near(booking.end, now, words),
     )  # fmt: skip
     return PlannedAction(
         words.text("End booking {n}", n=number), effect, (number, booking), carry_out,
@@ -149,3 +150,8 @@ def choose_gpus(context: ToolContext, snapshot: Snapshot, order: Order) -> list[
 
 
 PLANNERS: dict[str, Planner] = {"book": book, "unbook": unbook}
+
+
+def near(at: float, now: float, words: Words) -> str:
+    """Return a time of day, with the day where it is over twelve hours away."""
+    return render_moment(Moment(at, "clock" if abs(at - now) < 43200 else "day"), words.language)

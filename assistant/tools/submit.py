@@ -19,7 +19,7 @@ from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools import job_options
 from gpudeck.assistant.tools.targets import device_labels, targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
-from gpudeck.language.numbers import capitalized, clock
+from gpudeck.language.numbers import capitalized
 from gpudeck.language.rendering import render
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
@@ -211,7 +211,7 @@ def _forecast(context: ToolContext, spec: Spec) -> str:
         return no_gpu + words.text(text, reason=reason)
     return no_gpu + words.text(
         "It will start about {time}{where}: {reason}.",
-        time=clock(found.at, snapshot.time),
+        time=near(found.at, snapshot.time, words),
         where=where,
         reason=reason,
     )

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.request import Order
-from gpudeck.assistant.tools.bookings import choose_gpus
+from gpudeck.assistant.tools.bookings import choose_gpus, near
 from gpudeck.assistant.tools.targets import targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
-from gpudeck.language.numbers import capitalized, clock, duration
+from gpudeck.language.numbers import capitalized, duration
 from gpudeck.language.rendering import render
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.bookings import Booking
@@ -64,7 +64,7 @@ def suspend_jobs(context: ToolContext, jobs: Sequence[Job], until: str = "") -> 
         if back is None
         else words.text(
             "What is suspended stands still and loses nothing. It comes back by itself at {time}.",
-            time=clock(back, now),
+            time=near(back, now, words),
         )
     )
     return PlannedAction(
