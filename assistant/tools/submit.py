@@ -17,6 +17,7 @@ from gpudeck.accel.workloads import catalog
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools import job_options
+from gpudeck.assistant.tools.bookings import near
 from gpudeck.assistant.tools.targets import device_labels, targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from gpudeck.language.numbers import capitalized
