@@ -145,7 +145,8 @@ def free(context: ToolContext, order: Order) -> PlannedAction:
             parts.append(words.text("Job {job} runs on: {why}.", job=job, why=text))
         return " ".join(parts)
 
-    effect = [words.text("{gpus} is kept free until {time}.", gpus=names, time=near(end, now, words))]
+    until = near(end, now, words)
+    effect = [words.text("{gpus} is kept free until {time}.", gpus=names, time=until)]
     effect += [_leaving(context, job, snapshot) for job in held]
     if held:
         effect.append(words.text("What is suspended comes back by itself afterwards."))
