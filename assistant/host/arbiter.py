@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 from gpudeck.assistant.engine.prompts import prompt
@@ -77,7 +77,7 @@ def ask_model(text: str, before: Request | None, context: RequestContext,
     name, write = found
     context.channel.emit_waiting(phrase("asking {model} what you mean", model=name))
     try:
-        request = read_request(write(_question(text, before), _Patience(context)), time.time())
+        request = read_request(write(_question(text, before)), time.time())
     except Cancelled:
         raise
     except TimeoutError:
@@ -90,46 +90,32 @@ def ask_model(text: str, before: Request | None, context: RequestContext,
     return Arbitration(name, request)
 
 
-class _Patience:
-    """Say when a model is to stop."""
-
-    def __init__(self, context: RequestContext) -> None:
-        self._context, self._until = context, time.monotonic() + PATIENCE_S
-
-    def check(self) -> None:
-        """Raise Cancelled if the person has cancelled, and TimeoutError at the end of the time."""
-        self._context.channel.raise_if_cancelled()
-        if time.monotonic() > self._until:
-            raise TimeoutError
-
-
-_Write = Callable[[str, _Patience], str]
-
-
-def _asker(context: RequestContext, settings: Settings) -> tuple[str, _Write] | None:
+def _asker(context: RequestContext, settings: Settings) -> tuple[str, Callable[[str], str]] | None:
     """Return the name of the model to ask, and what asks it."""
     described = describe(settings.model) if settings.model else None
     if described is not None and not described.problem and described.parameters >= READS:
-        return name_of(settings.model), lambda asked, patience: _by_own(
-            asked, patience, context, settings
-        )
+        return name_of(settings.model), partial(_by_own, context, settings)
     ready = next((one for one in served_models() if one.phase == "ready"), None)
     if ready is None:
         return None
-    return ready.name, lambda asked, patience: _by_served(ready, asked, patience)
+    return ready.name, partial(_by_served, context, ready)
 
 
-def _by_own(asked: str, patience: _Patience, context: RequestContext, settings: Settings) -> str:
-    """Return what the assistant's model writes. Raises as `ask_model`'s parts do."""
+def _by_own(context: RequestContext, settings: Settings, asked: str) -> str:
+    """Return what the assistant's model writes.
+
+    Raises TimeoutError, Cancelled, and UserError if its GPU is not idle or it fails.
+    """
     engine = context.residency.idle_engine(settings, context.channel)
     from gpudeck.accel.serving import request as r  # imports no torch, but belongs to the engine
 
     tokens = tuple(engine.encode(prompt(_TASK, asked)))
     grammar = r.Grammar("json_schema", _schema())
     wanted = r.Request(tokens, _TOKENS, r.Sampling(temperature=0), grammar=grammar)
+    until = time.monotonic() + PATIENCE_S
 
     def must_stop() -> bool:
-        patience.check()
+        _check(context, until)
         return context.must_stop(engine)
 
     text = ""
@@ -141,17 +127,24 @@ def _by_own(asked: str, patience: _Patience, context: RequestContext, settings: 
     return text
 
 
-def _by_served(served: Served, asked: str, patience: _Patience) -> str:
-    """Return what a served model writes. Raises as `ServedChat.ask` does."""
-    pieces: list[str] = []
+def _by_served(context: RequestContext, served: Served, asked: str) -> str:
+    """Return what a served model writes. Raises TimeoutError, and as `ServedChat.ask` does."""
+    pieces, until = list[str](), time.monotonic() + PATIENCE_S
 
     def take(event: Event) -> None:
-        patience.check()
+        _check(context, until)
         if isinstance(event, Chunk):
             pieces.append(event.text)
 
     ServedChat().ask(served, (f"{_TASK}\n\n{asked}",), take, _schema(), _TOKENS)
     return "".join(pieces)
+
+
+def _check(context: RequestContext, until: float) -> None:
+    """Raise Cancelled if the person has cancelled, and TimeoutError at the end of the time."""
+    context.channel.raise_if_cancelled()
+    if time.monotonic() > until:
+        raise TimeoutError
 
 
 @cache
