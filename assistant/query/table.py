@@ -57,7 +57,7 @@ _DEVICE = {
     "energy": Measure("Energy", "J", True),
     "use": Measure("Use"),
     "name": Measure("Model"),
-    "holder": Measure("Held by"),
+    "holder": Measure("Holder"),
     "health": Measure("Health"),
     "driver": Measure("Driver"),
     "flops_per_watt": Measure("Rate per watt", "GFLOP/s per W"),
