@@ -160,18 +160,22 @@ _OWN = ("states", "aggregate", "where", "time")
 
 def request_schema() -> Schema:
     """Return the schema of a query, an order, or `{"unknown": true}`, for a language model."""
-    fields = query_tool().schema["properties"]
-    choices = [
-        _choice("subject", name, {
-            "measure": {"enum": ["", *SUBJECTS[name].measures]},
-            "states": {"type": "array", "items": {"enum": [*OUTCOMES, *USES]}},
-            "aggregate": {"enum": list(AGGREGATES)},
-        } | {field: fields[field] for field in (*SUBJECTS[name].filters, *_SHAPES)
-             if field in fields and field not in _OWN})
-        for name in ROWS
-    ]  # fmt: skip
+    choices = [_choice("subject", name, _asked_of(name)) for name in ROWS]
     choices += [_choice("verb", tool.name, tool.schema["properties"]) for tool in order_tools()]
     return {"anyOf": [*choices, _choice("unknown", True, {})]}
+
+
+def _asked_of(subject: str) -> dict[str, Schema]:
+    """Return the schemas of the fields of a query about a subject."""
+    given: dict[str, Schema] = query_tool().schema["properties"]
+    fields = {name: given[name] for name in (*SUBJECTS[subject].filters, *_SHAPES)
+              if name in given and name not in _OWN}  # fmt: skip
+    own: dict[str, Schema] = {
+        "measure": {"enum": ["", *SUBJECTS[subject].measures]},
+        "states": {"type": "array", "items": {"enum": [*OUTCOMES, *USES]}},
+        "aggregate": {"enum": list(AGGREGATES)},
+    }
+    return own | fields
 
 
 def read_request(text: str, now: float) -> Query | Order | None:
