@@ -189,6 +189,13 @@ _STANDINGS = {
 def _standing(row: Row, rows: Rows, words: Words) -> str:
     state = str(row.values[0])
     duration = cell(row, 1, rows, words) if len(row.values) > 1 else ""
+    if state == "running" and (reached := _reached(row, rows, words)):
+        return words.text(
+            "{who} is running, for {duration} now: {reached}.",
+            who=capitalized(label(row, words)),
+            duration=duration,
+            reached=words.listed(reached),
+        )
     if state == "failed" and rows.columns[-1].name == "reason" and row.values[-1] is not None:
         why = str(cell(row, len(row.values) - 1, rows, words)).rstrip(".")
         return words.text(
@@ -198,6 +205,18 @@ def _standing(row: Row, rows: Rows, words: Words) -> str:
             why=why,
         )
     return words.text(_STANDINGS[state], who=capitalized(label(row, words)), duration=duration)
+
+
+_REACHED = {"progress": "{value} complete", "loss": "loss {value}"}
+
+
+def _reached(row: Row, rows: Rows, words: Words) -> list[str]:
+    """Return how far a job has come, and the loss that it has reached."""
+    return [
+        words.text(_REACHED[column.name], value=cell(row, place, rows, words))
+        for place, column in enumerate(rows.columns)
+        if column.name in _REACHED and row.values[place] is not None
+    ]
 
 
 _REASONS = {

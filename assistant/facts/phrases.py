@@ -9,7 +9,7 @@ import time
 
 from gpudeck.scheduler.protocol.progress import parse, parse_bar, printable, unescaped
 
-_DECIMALS = {"%": 0, "°C": 0, "W": 0, "MHz": 0, "": 0, "lanes": 0, "J": 0}
+_DECIMALS = {"%": 0, "°C": 0, "W": 0, "MHz": 0, "lanes": 0, "J": 0}
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September",
     "October", "November", "December",
@@ -27,6 +27,8 @@ def quantity(value: float, unit: str) -> str:
 
 
 def _number(value: float, unit: str) -> str:
+    if not unit:  # a count, or a ratio such as a loss
+        return f"{value:.0f}" if float(value).is_integer() else significant(value, 4)
     decimals = 1 if unit == "W" and abs(value) < 10 else _DECIMALS.get(unit)
     return significant(value) if decimals is None else f"{value:.{decimals}f}"
 

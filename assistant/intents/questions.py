@@ -231,7 +231,8 @@ class Questions(Values):
                   user=self.user(), group=group, time=self.time(),
                   devices=self.devices() if not jobs else (),
                   tag=(self.letters("tag") or [""])[0])
-            for measure in self.measures(JOB_FIELDS)
+            # what is still to end is told before what has ended
+            for measure in sorted(self.measures(JOB_FIELDS), key="end".__eq__)
         ]  # fmt: skip
         return [self._costed(self._compared(self._of_newest(self._shaped(one)))) for one in found]
 
@@ -243,8 +244,9 @@ class Questions(Values):
 
     def _of_newest(self, query: Query) -> Query:
         """Return a query whose newest job, if it shall tell why it failed, is one that did; the
-        best of all jobs, if nothing is measured, is that with the lowest loss."""
-        if query.extreme and not query.measure:
+        best of all jobs, if nothing that can be compared is measured, is that with the lowest
+        loss."""
+        if query.extreme and query.measure in ("", "log"):
             return msgspec.structs.replace(query, measure="loss", aggregate="min")
         if query.measure == "estimate":
             return msgspec.structs.replace(query, aggregate="")

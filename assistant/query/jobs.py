@@ -35,6 +35,8 @@ _SLOW = frozenset({"log", "failure", "stall", "estimate", "command"})
 """Measures that need each job by itself."""
 _MOST_SLOW = 12
 """The most jobs that these are computed for."""
+_TOLD = 3
+"""The most running jobs of which an answer about jobs tells when they will end."""
 _WAITING = ("queued",)
 _EVERY_JOB = 1_000_000
 """Jobs that are added up."""
@@ -73,6 +75,11 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     alone = len(found) == 1 and outcome(found[0].state) in FAILED
     if not query.measure and alone and "reason" not in measures:
         measures.append("reason")
+    if not query.measure and not query.aggregate and not query.by:
+        going = [job for job in found if _reports_progress(job)][:_TOLD]
+        measures += ["progress", "loss"] if going and query.jobs else []
+        for job in going:
+            _estimated(context, job)
     wanted = [*measures, *(w.measure for w in query.where if w.measure not in measures)]
     wanted += ["user"] if query.by == "user" else []
     if _SLOW & set(measures) and len(found) > _MOST_SLOW:
@@ -83,6 +90,11 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     made = Rows("jobs", columns, rows, QUEUE, context.now, query.time,
                 notes=tuple(context.notes), left_out=left_out)  # fmt: skip
     return with_cost(query, shaped(query, made), snapshot)
+
+
+def _reports_progress(job: j.Job) -> bool:
+    progress = job.state.progress if isinstance(job.state, j.Running) else None
+    return progress is not None and 0 < progress.done < progress.total
 
 
 def _chosen(daemon: Client, query: Query, snapshot: Snapshot) -> tuple[list[j.Job], int]:

@@ -274,6 +274,19 @@ def test_the_run_with_the_lowest_loss_is_found_by_held_out_data_first(deck: Clie
     deck.cancel(runs[3])
 
 
+def test_a_running_job_is_told_with_how_far_it_is_its_loss_and_its_end(deck: Client) -> None:
+    said = '{"gpudeck": "progress", "done": 25, "total": 100}'
+    code = f"import time; print({said!r}); print('loss=2.2537', flush=True); time.sleep(60)"
+    job = deck.submit(python(code), name="going").job.id
+    query, english = Query("jobs", jobs=("going",)), Words("en")
+    wanted = "25 % complete and loss 2.254."
+    eventually(lambda: wanted in worded(query, execute(deck, query), english))
+    told = worded(query, execute(deck, query), english)
+    assert f"Job {job} needs about " in told
+    assert f"Job {job} needs about " in worded(Query("jobs"), execute(deck, Query("jobs")), english)
+    deck.cancel(job)
+
+
 def test_energy_has_its_cost_at_the_price_that_is_asked_with(deck: Client) -> None:
     for query in (Query("jobs", "energy", jobs=("past",), aggregate="sum", to=COST, amount=0.5),
                   Query("devices", "energy", ahead=3600.0, text=COST, amount=0.5)):  # fmt: skip

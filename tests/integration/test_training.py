@@ -15,6 +15,7 @@ import pytest
 from gpudeck.accel.result import read
 from tests.integration.endpoint import serving
 from tests.integration.shell import Shell
+from tests.support import eventually
 
 STEPS = 8
 SMALL = ("batch=2", "tokens=32", f"steps={STEPS}", "evaluate=8", "checkpoint=8", "held_out=0.02")
@@ -188,6 +189,30 @@ def kills(folder: Path, *options: str) -> dict[str, int]:
     )  # fmt: skip
     said: dict[str, int] = json.loads(done.stdout)
     return said
+
+
+@pytest.mark.slow
+def test_the_assistant_says_how_a_training_goes_which_run_is_best_and_when_it_ends(
+    sh: Shell, text: Path, tmp_path: Path
+) -> None:
+    for name, rate in (("good", "0.003"), ("bad", "0.0001")):
+        out = tmp_path / name
+        sh("run", "train", f"data={text}", "model=tiny", f"out={out}", f"rate={rate}", *SMALL,
+           "--wait")  # fmt: skip
+    # its rate is so low that its loss is still the first one when it is asked about
+    sh("run", "train", f"data={text}", "model=tiny", f"out={tmp_path / 'going'}", "batch=2",
+       "tokens=32", "steps=100000", "rate=1e-9")  # fmt: skip
+    going = sh.json("jobs", "--limit", "1")[0]["id"]
+    eventually(lambda: '"step":' in sh("logs", str(going)))
+    told = sh("ask", "how is my training going")
+    assert f"Job {going} (train) is running, for " in told
+    assert "complete and loss 5." in told
+    assert f"Job {going} needs about " in told
+    best = sh("ask", "which run is best").splitlines()[0]
+    assert re.fullmatch(r"Job 1 \(train\) has the lowest value of all: loss \d\.\d{3}\.", best)
+    assert f"Job {going} needs about " in sh("ask", "when does it end")
+    assert f"Job {going} needs about " in sh("ask", "when is my training done?")
+    sh("cancel", str(going))
 
 
 def test_sigterm_leaves_a_checkpoint_and_a_result_with_the_losses(

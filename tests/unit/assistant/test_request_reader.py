@@ -132,7 +132,13 @@ def test_it_stands_for_the_one_job_that_was_spoken_of() -> None:
 
 
 @pytest.mark.parametrize(
-    "marks", [("which=highest",), ("which=lowest",), ("which=lowest", "measure=loss")]
+    "marks",
+    [
+        ("which=highest",),
+        ("which=lowest",),
+        ("which=lowest", "measure=loss"),
+        ("which=highest", "measure=result"),
+    ],
 )
 def test_the_best_run_is_that_with_the_lowest_loss(marks: tuple[str, ...]) -> None:
     found = request_of(reading("ask jobs", *marks))
