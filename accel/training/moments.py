@@ -10,7 +10,8 @@ whose second moment is lost moves without bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -47,45 +48,71 @@ def levels(device: torch.device, *, signed: bool) -> tuple[Tensor, Tensor]:
     return numbers.float().to(device), limits.float().to(device)
 
 
-def encode(x: Tensor, *, signed: bool, compiled: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the codes of x, uint8 like x, and the scales of its blocks [..., blocks].
+def encode(
+    xs: Sequence[Tensor], *, signed: bool, compiled: bool = False
+) -> list[tuple[Tensor, Tensor]]:
+    """Return the codes of each x, uint8 like x, and the scales of its blocks [..., blocks].
+
+    All x whose blocks have one size are encoded together: each launch costs the processor time.
 
     Args:
-        x: the numbers.
-        signed: whether some may be negative.
+        xs: the numbers.
+        signed: whether some may be negative; else the codes stand for their roots.
         compiled: compute with one kernel that torch.compile makes.
     """
-    columns = x.shape[-1]
-    blocks = _blocks(x)
     run = _compiled(_encode) if compiled else _encode
-    codes, scales = run(blocks.flatten(0, -2), levels(x.device, signed=signed)[1])
-    return _rows(codes.view(blocks.shape), columns), scales.view(blocks.shape[:-1])
+    shapes = [_blocks(x).shape for x in xs]
+    found: dict[int, tuple[Tensor, Tensor]] = {}
+    for places in _alike(shapes):
+        limits = levels(xs[places[0]].device, signed=signed)[1]
+        together = torch.cat([_blocks(xs[place]).flatten(0, -2) for place in places])
+        counts = [math.prod(shapes[place][:-1]) for place in places]
+        parts = (part.split(counts) for part in run(together, limits, signed))
+        found |= dict(zip(places, zip(*parts, strict=True), strict=True))
+    return [
+        (_rows(found[i][0].view(shapes[i]), x.shape[-1]), found[i][1].view(shapes[i][:-1]))
+        for i, x in enumerate(xs)
+    ]
 
 
-def decode(codes: Tensor, scales: Tensor, *, signed: bool, compiled: bool = False) -> Tensor:
+def decode(
+    pairs: Sequence[tuple[Tensor, Tensor]], *, signed: bool, compiled: bool = False
+) -> list[Tensor]:
     """Return the numbers that codes and scales stand for; see `encode`."""
-    columns = codes.shape[-1]
-    blocks = _blocks(codes)
     run = _compiled(_decode) if compiled else _decode
-    numbers = levels(codes.device, signed=signed)[0]
-    found = run(blocks.flatten(0, -2), scales.flatten(), numbers)
-    return _rows(found.view(blocks.shape), columns)
+    shapes = [_blocks(codes).shape for codes, _ in pairs]
+    found: dict[int, Tensor] = {}
+    for places in _alike(shapes):
+        numbers = levels(pairs[places[0]][0].device, signed=signed)[0]
+        codes = torch.cat([_blocks(pairs[place][0]).flatten(0, -2) for place in places])
+        scales = torch.cat([pairs[place][1].flatten() for place in places])
+        counts = [math.prod(shapes[place][:-1]) for place in places]
+        found |= dict(zip(places, run(codes, scales, numbers, signed).split(counts), strict=True))
+    return [_rows(found[i].view(shapes[i]), codes.shape[-1]) for i, (codes, _) in enumerate(pairs)]
 
 
-def _encode(blocks: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
+def _encode(blocks: Tensor, limits: Tensor, signed: bool) -> tuple[Tensor, Tensor]:
     """Return the codes of blocks [count, size], and the scales [count]."""
+    blocks = blocks if signed else blocks.sqrt()
     scales = blocks.abs().amax(-1)
     spread = scales.clamp(min=torch.finfo(blocks.dtype).tiny).unsqueeze(-1)
     return torch.bucketize(blocks / spread, limits, out_int32=True).to(torch.uint8), scales
 
 
-def _decode(codes: Tensor, scales: Tensor, numbers: Tensor) -> Tensor:
-    return numbers[codes.int()] * scales.unsqueeze(-1)
+def _decode(codes: Tensor, scales: Tensor, numbers: Tensor, signed: bool) -> Tensor:
+    blocks = numbers[codes.int()] * scales.unsqueeze(-1)
+    return blocks if signed else blocks.square()
 
 
 @cache
 def _compiled(run: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(run, dynamic=True)
+
+
+def _alike(shapes: Sequence[torch.Size]) -> Iterator[list[int]]:
+    """Yield the places of shapes whose last sizes are equal."""
+    for size in dict.fromkeys(shape[-1] for shape in shapes):
+        yield [place for place, shape in enumerate(shapes) if shape[-1] == size]
 
 
 def _blocks(x: Tensor) -> Tensor:
@@ -103,13 +130,12 @@ def _rows(blocks: Tensor, columns: int) -> Tensor:
 @torch.no_grad()
 def pack(optimizer: torch.optim.Optimizer, *, compiled: bool) -> None:
     """Replace the moments of matrices by codes and scales; those of vectors are small, and stay."""
-    for state in optimizer.state.values():
-        for kind in [name for name, value in state.items() if value.dim() > 1]:
-            moment = state.pop(kind)
-            own = own_share(moment)
-            signed = kind != _SQUARES
-            positive = own if signed else own.sqrt()
-            codes, scales = encode(positive, signed=signed, compiled=compiled)
+    states = optimizer.state.values()
+    for kind in dict.fromkeys(n for state in states for n, v in state.items() if v.dim() > 1):
+        owners = [state for state in states if kind in state]
+        moments = [state.pop(kind) for state in owners]
+        pairs = encode([own_share(m) for m in moments], signed=kind != _SQUARES, compiled=compiled)
+        for state, moment, (codes, scales) in zip(owners, moments, pairs, strict=True):
             state[kind + _CODES] = share_like(codes, moment)
             state[kind + _SCALES] = share_like(scales, moment)
 
@@ -117,9 +143,12 @@ def pack(optimizer: torch.optim.Optimizer, *, compiled: bool) -> None:
 @torch.no_grad()
 def unpack(optimizer: torch.optim.Optimizer, *, compiled: bool) -> None:
     """Replace codes and scales by the moments that they stand for."""
-    for state in optimizer.state.values():
-        for kind in [name.removesuffix(_CODES) for name in state if name.endswith(_CODES)]:
-            codes, scales = state.pop(kind + _CODES), state.pop(kind + _SCALES)
-            signed = kind != _SQUARES
-            moment = decode(own_share(codes), own_share(scales), signed=signed, compiled=compiled)
-            state[kind] = share_like(moment if signed else moment.square(), codes)
+    states = optimizer.state.values()
+    for name in dict.fromkeys(n for state in states for n in state if n.endswith(_CODES)):
+        kind = name.removesuffix(_CODES)
+        owners = [state for state in states if name in state]
+        packed = [(state.pop(name), state.pop(kind + _SCALES)) for state in owners]
+        pairs = [(own_share(codes), own_share(scales)) for codes, scales in packed]
+        moments = decode(pairs, signed=kind != _SQUARES, compiled=compiled)
+        for state, (codes, _), moment in zip(owners, packed, moments, strict=True):
+            state[kind] = share_like(moment, codes)

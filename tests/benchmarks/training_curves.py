@@ -23,7 +23,7 @@ from gpudeck.accel.training.settings import Settings
 from gpudeck.accel.training.tokenizers import ByteTokenizer
 from tests.benchmarks import rows
 from tests.benchmarks.training_peers import Plain
-from tests.benchmarks.training_runs import Ear, forget, run_of, say
+from tests.benchmarks.training_runs import Ear, forget, run_of, say, wanted
 
 _DOCUMENTATION = re.compile(rb'"""(.{200,20000}?)"""', re.DOTALL)
 _MOST = 16 * 2**20
@@ -40,9 +40,9 @@ def curves(args: argparse.Namespace) -> None:
     text = args.folder / "documentation.txt"
     collect(text)
     for seed in range(args.first, args.first + args.rounds):
-        for name, more in variants().items():
+        for name, more in wanted(args, variants()).items():
             run = prepared(args, text, seed, **more)
-            if not more:
+            if not more and wanted(args, {"plain torch": None}):
                 record(args, seed, "plain torch", plain_losses(run))
             if run.settings.precision == "fp8":
                 run.fp8 = all_products(run)
@@ -55,10 +55,10 @@ def curves(args: argparse.Namespace) -> None:
 
 def variants() -> dict[str, dict[str, str]]:
     """Return the ways in which ours trains, by name; the first one is what others are beside."""
-    found: dict[str, dict[str, str]] = {"ours": {}, "ours, moments in 8 bits": {"moments": "8bit"}}
+    found: dict[str, dict[str, str]] = {"ours": {}}
     if torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0):
         found["ours, all products of layers in FP8"] = {"precision": "fp8"}
-    return found
+    return {**found, "ours, moments in 8 bits": {"moments": "8bit"}}
 
 
 def collect(file: Path) -> None:

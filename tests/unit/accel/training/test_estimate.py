@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gpudeck.accel.result import read
 from gpudeck.accel.training.errors import Refused
 from gpudeck.accel.training.estimate import Estimate, Price, is_due, price_in
 from gpudeck.language.rendering import render
@@ -58,4 +58,4 @@ def test_a_run_that_is_only_estimated_says_so_even_if_all_its_steps_are_short(
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "estimate: at most" in done.stdout, done.stderr
-    assert json.loads((tmp_path / "result.json").read_bytes())["verdict"] == "pass"
+    assert str(read((tmp_path / "result.json").read_bytes()).verdict) == "pass"
