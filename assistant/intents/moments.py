@@ -121,6 +121,11 @@ def length_of(text: str) -> str:
     return f"{number_of(found[1])}{unit}"
 
 
+def is_day(text: str) -> bool:
+    """Return whether a text names a day, with a word such as `until` before it at most."""
+    return re.fullmatch(rf"(?:[\w']+ )?{_DAY}", text.strip().casefold()) is not None
+
+
 def moment_of(text: str, now: float) -> str:
     """Return the next moment that a text names, such as `2026-12-01 08:00`, in local time.
 

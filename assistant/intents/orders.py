@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpudeck.assistant.intents.moments import LENGTH, length_of
+from gpudeck.assistant.intents.moments import LENGTH, is_day, length_of
 from gpudeck.assistant.intents.names import named
 from gpudeck.assistant.intents.setting_words import value_in
 from gpudeck.assistant.intents.tokens import tokens
@@ -64,11 +64,11 @@ class Orders(Values):
         return order
 
     def jobs(self, field: str = "jobs") -> tuple[Target, ...]:
-        """Return the jobs that are named; none for "it" where nothing was spoken of.
+        """Return the jobs that are named; none for "it" where nothing was said before.
 
         Who plans the order then takes the only job that it can be for, or names those there are.
         """
-        spoken_of = self.state.jobs or self.letters(field)
+        spoken_of = self.state.jobs or self.state.before or self.letters(field)
         if field == "jobs" and self.marked(field) == ["@it"] and not spoken_of:
             return ()
         return super().jobs(field)
@@ -172,6 +172,8 @@ class Orders(Values):
         try:
             return self.moment(letters)
         except Unread:
+            if not is_day(letters):
+                raise
             return self.moment(f"{letters} 8:00")
 
     def _options(self, verb: str, *, to_group: bool) -> dict[str, str]:

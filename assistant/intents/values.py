@@ -98,7 +98,8 @@ class Values:
         raise Unread(letters)
 
     def _pointed(self, mark: str) -> list[Target]:
-        jobs = self.state.jobs
+        order = self.state.order
+        jobs: tuple[Target, ...] = self.state.jobs or (order.jobs if order is not None else ())
         if mark == "@newest":
             return [NEWEST]
         if mark in ("@all", "@oldest"):
@@ -108,11 +109,11 @@ class Values:
         if mark == "@last" and not jobs:
             return [NEWEST]
         if not jobs:
-            if self.state.order is not None and self.state.order.verb == "submit":
+            if order is not None and order.verb == "submit":
                 return []  # the new job has no number before it is approved
             raise Unread("")
-        if mark == "@others" and self.state.order is not None:
-            jobs = tuple(job for job in jobs if job not in self.state.order.jobs)
+        if mark == "@others" and order is not None:
+            jobs = tuple(job for job in jobs if job not in order.jobs)
             if not jobs:
                 raise Unread("")
         place = _ORDINALS.get(mark, -1 if mark == "@last" else None)

@@ -379,3 +379,19 @@ def test_only_the_queue_that_is_named_is_paused_as_a_whole() -> None:
     pointed = cast(Reader, _Labelled("order pause", spans={}))
     found = understand("hold those", KNOWN, State((7, 8), about="job"), NOW, pointed)
     assert found.request is None and found.refusal is not None
+
+
+def test_a_job_is_held_until_a_day_and_not_until_what_is_none() -> None:
+    made = said("order pause", state=State(), jobs="14", until="bis morgen")
+    assert made == Order("hold", jobs=(14,), options={"until": "2026-11-26 08:00"})
+    with pytest.raises(Unread):
+        said("order pause", state=State(), jobs="14", until="le temps que eval passe")
+
+
+def test_it_is_the_job_of_the_last_order_and_no_guess_in_a_conversation() -> None:
+    refused = State(order=Order("hold", jobs=("train",)), before="order pause jobs: hold train")
+    assert said("order resume", "jobs=@it", state=refused) == Order("release", jobs=("train",))
+    asked = State(before="manual: what does held mean?")
+    with pytest.raises(Unread):
+        said("order resume", "jobs=@it", state=asked)
+    assert said("order resume", "jobs=@it", state=State()) == Order("release")
