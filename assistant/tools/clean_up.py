@@ -31,6 +31,7 @@ from gpudeck.assistant.tools.tool import (
 from gpudeck.assistant.writing.template.sentences import counted, listed, sentence, table
 from gpudeck.language.numbers import duration
 from gpudeck.language.text import phrase
+from gpudeck.language.words import Words
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import NotFound
@@ -67,8 +68,10 @@ def find_debris(context: ToolContext, query: Query) -> ToolResult:
         total = index.of("finds")
         opening = words.text("There is nothing to clean up.")
         if found:
-            opening = words.text("{count} can go, {size} in all.", count=total("count"),
-                                 size=total("size") or "N/A")  # fmt: skip
+            opening = words.count(
+                "{n} item can go, {size} in all.", "{n} items can go, {size} in all.", len(found),
+                size=total("size") or "N/A",
+            )  # fmt: skip
         unread = index.texts("finds.unseen")
         home = phrases.escaped(str(paths.home()))
         free = words.text("{free} of {size} are free on the disk that has {home}.",
@@ -81,59 +84,73 @@ def find_debris(context: ToolContext, query: Query) -> ToolResult:
         ]
 
     facts = _facts(found, monitor)
-    return ToolResult(facts, render, _plan(movable) if movable else None)
+    return ToolResult(facts, render, _plan(movable, words) if movable else None)
 
 
 def undo_clean_up(context: ToolContext, order: Order) -> PlannedAction:
     """Plan to put the files of the last clean-up back. Raises NotFound."""
-    newest = receipts()
+    newest, words = receipts(), context.words
     if not newest:
         raise NotFound(phrase("there is no clean-up to undo: the trash holds no files from one"))
     receipt = newest[0]
 
     def carry_out(daemon: Client, env: Environment) -> str:
         undone = undo(receipt)
-        return f"{counted(len(undone.restored), 'item')} put back.{_skipped(undone.left)}"
+        put = words.count("{n} item put back.", "{n} items put back.", len(undone.restored))
+        return put + _skipped(undone.left, words)
 
-    size = phrases.quantity(receipt.bytes, "B")
-    when = phrases.moment(receipt.time, time.time())
-    items = f"{counted(len(receipt.items), 'item')} ({size})"
     return PlannedAction(
-        "Undo the last clean-up",
-        f"{items}, moved to the trash {when}, will be put back. Nothing is overwritten.",
+        words.text("Undo the last clean-up"),
+        words.count(
+            "{n} item ({size}), moved to the trash {when}, will be put back. Nothing is "
+            "overwritten.",
+            "{n} items ({size}), moved to the trash {when}, will be put back. Nothing is "
+            "overwritten.",
+            len(receipt.items), size=phrases.quantity(receipt.bytes, "B"),
+            when=words.moment(receipt.time, time.time()),
+        ),
         receipt.id,
         carry_out,
-        (("Command", f"gpudeck clean --undo {receipt.id}"),),
-    )
+        ((words.text("Command"), f"gpudeck clean --undo {receipt.id}"),),
+    )  # fmt: skip
 
 
-def _plan(found: Sequence[Finding]) -> PlannedAction:
+def _plan(found: Sequence[Finding], words: Words) -> PlannedAction:
     """Plan to move findings to the trash; each is checked again when it is moved."""
 
     def carry_out(daemon: Client, env: Environment) -> str:
         receipt = move_to_trash(daemon, found)
-        size = phrases.quantity(receipt.bytes, "B")
-        moved = f"{counted(len(receipt.items), 'item')} ({size}) moved to the trash."
-        return f"{moved}{_skipped(receipt.left)} To put them back, say: undo the clean-up."
+        moved = words.count(
+            "{n} item ({size}) moved to the trash.", "{n} items ({size}) moved to the trash.",
+            len(receipt.items), size=phrases.quantity(receipt.bytes, "B"),
+        )  # fmt: skip
+        back = words.text("To put them back, say: {said}.", said=words.text("undo the clean-up"))
+        return f"{moved}{_skipped(receipt.left, words)} {back}"
 
     size = phrases.quantity(sum(finding.bytes for finding in found), "B")
-    effect = (
-        f"{counted(len(found), 'item')} ({size}) will be moved to the trash, from where everything "
-        "can be put back. The space is free after the trash is emptied. Items that have changed, "
-        "are open, or are needed by a job stay."
+    effect = words.count(
+        "{n} item ({size}) will be moved to the trash.",
+        "{n} items ({size}) will be moved to the trash.", len(found), size=size,
+    )  # fmt: skip
+    effect += " " + words.text(
+        "Everything can be put back from there. The space is free after the trash is emptied. What "
+        "has changed, is open, or is needed by a job stays."
     )
     details = [
         (
-            TITLES[finding.kind],
+            words.text(TITLES[finding.kind]),
             f"{finding.shown}, {phrases.quantity(finding.bytes, 'B')}: {finding.reason}",
         )
         for finding in found[:_MAX_SHOWN]
     ]
     if len(found) > _MAX_SHOWN:
-        more = len(found) - _MAX_SHOWN
-        details.append(("And", f"{more} smaller ones; to list all of them: gpudeck clean"))
+        smaller = words.text(
+            "{n} smaller ones; to list all of them: {command}", n=len(found) - _MAX_SHOWN,
+            command="gpudeck clean",
+        )  # fmt: skip
+        details.append((words.text("And"), smaller))
     return PlannedAction(
-        f"Move {counted(len(found), 'item')} to the trash",
+        words.count("Move {n} item to the trash", "Move {n} items to the trash", len(found)),
         effect,
         None,
         carry_out,
@@ -166,13 +183,15 @@ def _facts(found: Sequence[Finding], monitor: ScanMonitor) -> tuple[Fact, ...]:
     return (*facts, *add.facts)
 
 
-def _skipped(skipped: Sequence[Skipped]) -> str:
+def _skipped(skipped: Sequence[Skipped], words: Words) -> str:
     """Return a sentence that says which items stayed, and why."""
     if not skipped:
         return ""
     shown = "; ".join(f"{item.find.shown}: {item.why}" for item in skipped[:_MAX_SKIPPED])
-    more = f", and {len(skipped) - _MAX_SKIPPED} more" if len(skipped) > _MAX_SKIPPED else ""
-    return f" {counted(len(skipped), 'item')} stayed: {shown}{more}."
+    more = "; …" if len(skipped) > _MAX_SKIPPED else ""
+    stayed = words.count("{n} item stayed: {items}.", "{n} items stayed: {items}.", len(skipped),
+                         items=shown + more)  # fmt: skip
+    return f" {stayed}"
 
 
 PLANNERS: dict[str, Planner] = {"undo": undo_clean_up}

@@ -273,3 +273,19 @@ def test_training_rounds_weights_as_they_ship() -> None:
     np.testing.assert_allclose(near.detach().numpy(), shipped, atol=1e-6)
     near.sum().backward()
     assert torch.equal(weight.grad, torch.ones_like(weight)), "training goes on through it"
+
+
+def test_another_language_counts_only_where_it_is_far_likelier_than_the_usual_one() -> None:
+    found = reading("ask gpus")._replace(languages=(0.0012, 0.9987, 0.0001, 0.0))
+    assert (found.language_for("en"), found.language_for("fr")) == ("en", "de")
+    assert reading("ask gpus").language_for("es") == "es"
+
+
+@pytest.mark.parametrize(
+    ("request_text", "language"),
+    [("temperature max cette nuit", "fr"), ("pk eval-mmlu demarre pas", "fr"),
+     ("¿por qué lleva tanto esperando eval-pretrain?", "es"), ("wer belegt gpu 0?", "de"),
+     ("when was gpu 0 hottest today?", "en")],
+)  # fmt: skip
+def test_a_request_is_answered_in_its_language(request_text: str, language: str) -> None:
+    assert understand(request_text, KNOWN, NOTHING, NOW, shipped_reader()).language == language
