@@ -79,8 +79,8 @@ def _orders(order: Order, said: Words) -> list[str]:
 
 def _query(query: Query, said: Words) -> str:
     subject = SUBJECTS[query.subject]
-    narrowed = query.jobs or query.devices or query.states
-    shown = query.measure or (subject.headline[0] if narrowed and subject.headline else "")
+    narrowed = query.subject == "jobs" and (query.jobs or query.states)
+    shown = query.measure or ("state" if narrowed else "")
     measure = subject.measures.get(shown)
     first = said.text(measure.title if measure is not None else subject.about)
     parts = [said.text(AGGREGATES[query.aggregate])] if query.aggregate else []
