@@ -200,25 +200,25 @@ def has_sizes(row: Row, least: int) -> bool:
 _LINEAR = ("batch", "tokens", "heads", "head_size", "key_heads")
 
 
-def linear(direction: str, kind: str, peer: str = "fla") -> list[float]:
-    """Compare a kind of linear attention with a peer, where it can with one that was tuned over all
-    its configurations.
+def linear(way: str, kind: str, peer: str = "fla") -> list[float]:
+    """Compare a kind of linear attention with a peer, in the runs in which that was tuned briefly.
+
+    Args:
+        way: `forward` or `backward`.
     """
-    column = f"{direction}_times_peer"
-    wanted = {"kind": kind, "peer": peer}
-    full = ratios("linear_attention", column, _LINEAR, **wanted, tuning=TUNED)
-    return full or ratios("linear_attention", column, _LINEAR, **wanted)
+    column = f"{way}_times_peer"
+    return ratios("linear_attention", column, _LINEAR, kind=kind, peer=peer, tuning="")
+
+
+def linear_tuned(way: str, kind: str) -> list[float]:
+    """Compare with fla-core where it chose among all its configurations, in one run.
+
+    Args:
+        way: `forward`, or `graph` for forward passes that are replayed on both sides.
+    """
+    column = f"{way}_times_peer"
+    return ratios("linear_attention", column, _LINEAR, kind=kind, tuning=TUNED)
 
 
 TUNED = "all configurations"
-"""The column `tuning` of rows beside a peer that chose among all it has; else it had a few."""
-
-
-def name_fla(kind: str) -> str:
-    """Name fla-core, and the passes for which it was not tuned over all its configurations."""
-    rough = [
-        way
-        for way in ("forward", "backward")
-        if not ratios("linear_attention", f"{way}_times_peer", _LINEAR, kind=kind, tuning=TUNED)
-    ]
-    return f"fla-core, briefly tuned ({', '.join(rough)})" if rough else "fla-core"
+"""The column `tuning` of rows beside a peer that chose among all it has."""

@@ -70,7 +70,7 @@ def _ways(
 ) -> Figure:
     """Return the figure of both passes, which are told by the first argument of `compare`."""
     ways = (partial(compare, way, *args) for way in ("forward", "backward"))
-    return Figure(what, peers, file, *ways, short)
+    return Figure(what, peers, file, *ways, short, lambda row: row.get("tuning") != by.TUNED)
 
 
 def _column(what: str, peers: str, file: str, column: str, *shape: str, **wanted: str) -> Figure:
@@ -90,6 +90,10 @@ def _small_product(peer: str, precision: str) -> Figure:
         "… up to 64 rows, our kernels", peer, "gemm", partial(by.few_rows, precision),
         counts=lambda row: row["precision"] == precision and int(row["m"]) <= 64,
     )  # fmt: skip
+
+
+def _is_tuned(row: by.Row) -> bool:
+    return row["tuning"] == by.TUNED
 
 
 def _is_scaled_by_row(row: by.Row) -> bool:
@@ -167,8 +171,16 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
     ),
     "linear attention": (
         *(
-            _ways(f"linear attention: {words}", by.name_fla(kind), "linear_attention", by.linear,
-                  kind, short=kind == "gdn")
+            Figure(f"linear attention: {words}, forward{how}", "fla-core", "linear_attention",
+                   partial(by.linear_tuned, way, kind), counts=_is_tuned,
+                   short=(kind, way) == ("gdn", "graph"))
+            for kind, words in _KINDS.items()
+            for way, how in (("graph", ", as CUDA graphs"), ("forward", ", called one by one"))
+            if by.linear_tuned(way, kind)
+        ),
+        *(
+            _ways(f"linear attention: {words}", "fla-core, briefly tuned", "linear_attention",
+                  by.linear, kind)
             for kind, words in _KINDS.items()
         ),
         _ways("linear attention: gated delta rule", "FlashQLA", "linear_attention",
