@@ -98,7 +98,7 @@ def _winner(query: Query, rows: Rows, words: Words) -> str:
         if query.aggregate == "min"
         else "{who} has the highest value of all: {measure} {value}{when}.",
         who=label(row, words),
-        measure=words.title(SUBJECTS["devices"].measures[query.measure].title),
+        measure=_title(query, rows, words),
         value=cell(row, 0, rows, words),
         when=times(rows, words),
     )
