@@ -185,7 +185,7 @@ def place(g: Geometry) -> Place:
     return (
         math.log2(max(1, g.seq_q)) / 4,
         math.log2(max(1, g.seq_k)) / 4,
-        math.log2(g.batch * g.heads) / 8,
+        math.log2(max(1, g.batch * g.heads)) / 8,
         math.log2(tiles) / 10,
         math.log2(g.head_dim),
         math.log2(g.heads / g.kv_heads) / 3,

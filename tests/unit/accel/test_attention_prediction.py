@@ -88,6 +88,13 @@ def test_a_measured_shape_is_predicted_as_measured_and_a_far_one_not_at_all():
     assert predict(fits, Geometry(1, 1, 1, 512, 1 << 20, 64)) == {}
 
 
+@pytest.mark.parametrize("empty", ["batch", "seq_q", "seq_k"])
+def test_empty_problems_are_predicted_too(empty):
+    g = msgspec.structs.replace(CAUSAL, **{empty: 0})
+    for fits in prediction.coefficients().directions.values():
+        assert all(us >= 0 for us in predict(fits, g).values())
+
+
 PEAK = 989.4
 """The dense bfloat16 TFLOP/s of the tensor cores of an H100 and an H200."""
 
