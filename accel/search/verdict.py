@@ -227,7 +227,7 @@ class Verdict(msgspec.Struct, frozen=True):
         if self.refusals:
             return phrase("refused: {why}", why=self.refusals[0].text)
         if self.race is None:
-            return phrase("its answers are right; it was not timed")
+            return phrase("its answers are correct; it was not timed")
         values: dict[str, Value] = {
             "net": Number(self.race.net, ".3f"),
             "low": Number(self.race.speedup.low, ".3f"),
@@ -235,11 +235,11 @@ class Verdict(msgspec.Struct, frozen=True):
         }
         if self.is_faster:
             return phrase(
-                "right, and {net} times as fast as {baseline} (with the copies of inputs and"
-                " outputs, at least {low} times)",
+                "correct, and {net} times as fast as {baseline}; with the copies of inputs and"
+                " outputs, at least {low} times",
                 **values,
             )
-        return phrase("right, but not faster than {baseline} beyond doubt", **values)
+        return phrase("correct, but not faster than {baseline} beyond doubt", **values)
 
 
 def digest_of(candidate: Source, source: str) -> str:

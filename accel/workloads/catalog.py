@@ -473,7 +473,7 @@ WORKLOADS: tuple[Workload, ...] = (
             *_of_attention(
                 Param(
                     "power",
-                    "Power",
+                    "Measure power",
                     "flag",
                     "no",
                     "also measure J per TFLOP, which takes 2 s more for each backend and shape",

@@ -10,7 +10,7 @@ import math
 import sys
 from typing import TYPE_CHECKING
 
-from gpudeck.accel.result import NOT_TIMED, Check, Timing
+from gpudeck.accel.result import NOT_TIMED, Check, Figure, Timing
 from gpudeck.accel.workloads.harness import Failure, Outcome, serve
 from gpudeck.accel.workloads.options import Values
 from gpudeck.accel.workloads.progress import Progress
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpudeck.accel.runtime.capability import ComputeDevice
     from gpudeck.accel.search.api import Found
     from gpudeck.accel.search.journal import Entry
-    from gpudeck.accel.search.verdict import Verdict
+    from gpudeck.accel.search.verdict import Race, Verdict
 
 
 def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
@@ -77,8 +77,14 @@ def _outcome(found: Found) -> Outcome:
         NOT_TIMED if race is None else _timing([r.candidate for r in race.rounds]),
         flops,
         moved=verdict.roofline.moved if verdict.roofline else 0.0,
+        figures=() if race is None else (speed_of(race),),
         failures=tuple(refusal.text for refusal in verdict.refusals),
     )
+
+
+def speed_of(race: Race) -> Figure:
+    """Return how fast the winner is beside the fastest alternative."""
+    return Figure(race.baseline, race.net, "×")
 
 
 def _reason(found: Found, verdict: Verdict) -> Text:

@@ -117,7 +117,7 @@ class AlertsPage(QWidget):
             tooltip=hint("alert.all", tr("Mark all alerts as acknowledged")),
         )
         self.go = button(
-            tr("Open"),
+            tr("Show GPU"),
             self._show_subject,
             tooltip=tr("Show the job or device of the alert (Return)"),
         )
@@ -215,6 +215,8 @@ class AlertsPage(QWidget):
         self.acknowledge_all.setEnabled(any(r.state == "active" for r in self.model.rows))
         subject = alert is not None and (alert.job is not None or alert.device is not None)
         self.go.setEnabled(subject)
+        of_job = alert is not None and alert.job is not None
+        self.go.setText(tr("Show job") if of_job else tr("Show GPU"))
         self.acts["alert.show"].setEnabled(subject)
         self.acts["alert.copy"].setEnabled(alert is not None)
         self.acts["alert.save"].setEnabled(alert is not None and alert.device is not None)

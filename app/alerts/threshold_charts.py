@@ -20,8 +20,8 @@ _RULES = {"temp": "too hot", "mem_used": "memory nearly full"}
 """The rules that watch them."""
 SPAN = (600.0, 240)
 """Seconds that are shown, and their bins."""
-_MOST = 8
-"""The most devices with a line of their own: those with the highest values."""
+_MOST = 2
+"""The most devices with a line of their own: the chosen one, and that with the highest value."""
 _SPACE_ABOVE = 1.06
 """The share of the highest possible value that is shown, so that a line there can be seen."""
 

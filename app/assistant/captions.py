@@ -25,7 +25,9 @@ _ASK = tr_noop(
 
 def writer_text(message: Message) -> str:
     """Return a line such as "written by model tiny · 84 tokens in 2.1 s on cpu · 12:03"."""
-    parts = [written_by(message.writer)] if message.writer else []
+    # the line below the question says where no model is in use
+    written = message.writer not in ("", "template")
+    parts = [written_by(message.writer)] if written else []
     if message.tokens and message.seconds > 0:
         parts.append(_speed(message))
     if message.at:

@@ -73,6 +73,8 @@ class Composer(QWidget):
         self.editing = QWidget()
         self.instead: int | None = None
         """The number of the message that is edited."""
+        for chip in (self.happened, self.free):
+            chip.setProperty("chip", "true")
         self._lay_out()
         self.show_presets(own_presets())
 

@@ -100,6 +100,11 @@ class ChartCard:
         header = row(self.title, self.values, Stretch(self.absent))
         self.summary = SpanSummary()
         self.heat_scale = HeatScale()
+        self.alert = label(size="small", meaning="hot")
+        self.limit = label(size="small", meaning="muted")
+        for line in (self.alert, self.limit):
+            line.hide()
+            header.addWidget(line)
         header.addWidget(self.summary)
         header.addWidget(self.heat_scale)
         header.addWidget(self.enlarge)
@@ -236,6 +241,14 @@ class ChartCard:
         """Show these values of a heat map, and those of its rows at their right ends."""
         self.lane_values.show_texts([*rows])
         self.values.show_values([(text, None) for text in values], chart.unit if values else "")
+
+    def show_lines(self, chart: ChartModel, alert: str) -> None:
+        """Say in the header what the lines across the curves mean: the alert, and the limit."""
+        show_if_any(self.alert, f"━ {alert}" if alert else "")
+        known = chart.limit is not None and self.top is not None and self.has_data
+        number = tr_decimal(f"{chart.limit:.0f}") if known else ""
+        limit = tr("limit {value}", value=f"{number} {chart.unit}".rstrip())
+        show_if_any(self.limit, f"┅ {limit}" if known else "")
 
     def show_lane_levels(self, chart: ChartModel, alert: float | None) -> None:
         """Draw the limit and the alert's threshold in every lane that reaches them."""

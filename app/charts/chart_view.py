@@ -45,7 +45,7 @@ EDGE_WIDTH = 1
 """Pixels right of the plotted area."""
 _LABEL, _STEPS = 13, 5
 """Pixels of height that a value beside the axis needs, and the most steps between values."""
-_SMALL_LABEL, _DENSE_LABEL = 10, 11
+_SMALL_LABEL, _DENSE_LABEL = 10, 10
 """The size of the names of low lanes, and the pixels of height that one needs."""
 LANE_TOP, _CLOCK = 4, 20
 """Pixels above the plotted area, and of the time axis below it."""
@@ -82,6 +82,15 @@ class _TimeBox(pg.ViewBox):  # type: ignore[misc]
         self._dragging = False
         self.level: float | None = None
         """The value under the pointer; None while it is elsewhere."""
+
+    @property
+    def held(self) -> bool:
+        """Report if the line is dragged, or the pointer is on it."""
+        if self._dragging or self.threshold is None or self.level is None:
+            return self._dragging
+        height = self.viewRange()[1][1] - self.viewRange()[1][0]
+        pixels = abs(self.level - self.threshold) / height * self.height()
+        return bool(pixels <= _GRIP)
 
     def grips(self, point: QPointF) -> bool:
         """Report if a point is on the line that can be dragged."""
@@ -210,13 +219,13 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
             self._gap = (start, end) if end - start > _GAP_SHARE * (right - left) else None
 
     def drawForeground(self, painter: QPainter, rect: QRectF | QRect) -> None:
-        """Write the threshold's text beside its line, and when the readings begin."""
+        """Write the threshold's text while it is held, and when the readings begin."""
         super().drawForeground(painter, rect)
         if self._begin is not None:
             self._write_begin(painter, self._begin)
         if self._gap is not None:
             self._write_gap(painter, *self._gap)
-        if self.box.threshold is not None:
+        if self.box.threshold is not None and self.box.held:
             self._write_threshold(painter, self.box.threshold)
 
     def _write_begin(self, painter: QPainter, first: float) -> None:

@@ -12,8 +12,8 @@ from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import row
 
-_WIDTH, _HEIGHT = 110, 118
-"""The least pixels of a chart."""
+_WIDTH, _LEAST, _MOST = 110, 118, 320
+"""The least pixels of the width of a chart, and of its height at least and at most."""
 
 
 class CurveStrip(QWidget):
@@ -24,6 +24,7 @@ class CurveStrip(QWidget):
         self.charts: dict[str, OverlayChart] = {}
         self._row = row(spacing=theme.S)
         self.setLayout(self._row)
+        self.setMaximumHeight(theme.px(_MOST))
         self.hide()
 
     def show_curves(self, curves: Mapping[str, tuple[Floats, Floats]]) -> None:
@@ -43,6 +44,5 @@ class CurveStrip(QWidget):
         self.charts = {name: OverlayChart(tr(name)) for name in curves}
         for name, chart in self.charts.items():
             chart.setToolTip(tr(name))
-            chart.setMinimumSize(theme.px(_WIDTH), theme.px(_HEIGHT))
-            chart.setMaximumHeight(theme.px(_HEIGHT))
+            chart.setMinimumSize(theme.px(_WIDTH), theme.px(_LEAST))
             self._row.addWidget(chart)

@@ -9,13 +9,15 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QFrame
 
+from gpudeck.app.charts.scales import round_ticks
 from gpudeck.app.format.values import precise
+from gpudeck.app.language.texts import tr, tr_decimal
 from gpudeck.app.widgets import theme
 
 WIDTH, HEIGHT = 200, 132
 """The least pixels of a chart."""
-_GUTTER, _STEPS = 54, 3
-"""Pixels of the values beside the scale, and the distances between its lines."""
+_GUTTER = 54
+"""Pixels of the values beside the scale."""
 _LEFT, _RIGHT = (
     int(side | Qt.AlignmentFlag.AlignVCenter)
     for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
@@ -36,8 +38,10 @@ class OverlaidCurve:
 class OverlayChart(QFrame):
     """Show the curves of one value, with the lowest and the highest of all on its scale."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, across: str = "", *, from_zero: bool = False) -> None:
+        """Show `title`; `across` says what the curves are drawn over, if not over steps."""
         super().__init__()
+        self._across, self._from_zero = across or tr("step"), from_zero
         self.setProperty("card", "true")
         self.title = title
         self.curves: tuple[OverlaidCurve, ...] = ()
@@ -71,9 +75,11 @@ class OverlayChart(QFrame):
             painter.setPen(QColor(colors.text))
             painter.drawText(head, _RIGHT, precise(self.curves[0].values[-1]))
         plot = inside.adjusted(theme.px(_GUTTER), line + theme.S, 0, -line - theme.XS)
-        low, high = _range(value for curve in self.curves for value in curve.values)
+        lowest, highest = _range(value for curve in self.curves for value in curve.values)
+        scale = round_ticks(min(lowest, 0.0) if self._from_zero else lowest, highest)
+        low, high = scale[0], scale[-1]
         first, last = _range(step for curve in self.curves for step in curve.steps)
-        self._paint_scale(painter, plot, (low, high), (first, last))
+        self._paint_scale(painter, plot, scale, (first, last))
         for curve in sorted(self.curves, key=lambda curve: curve.strong):
             points = [
                 QPointF(
@@ -89,22 +95,21 @@ class OverlayChart(QFrame):
         self,
         painter: QPainter,
         plot: QRectF,
-        values: tuple[float, float],
+        values: list[float],
         steps: tuple[float, float],
     ) -> None:
         colors, line = theme.tokens(), painter.fontMetrics().height()
-        for at in range(_STEPS + 1):
-            share = at / _STEPS
-            y = plot.bottom() - share * plot.height()
+        for value in values:
+            y = plot.bottom() - (value - values[0]) / (values[-1] - values[0]) * plot.height()
             painter.setPen(QColor(colors.grid))
             painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
             painter.setPen(QColor(colors.muted))
             box = QRectF(plot.left() - theme.px(_GUTTER), y - line / 2, theme.px(_GUTTER) - 6, line)
-            text = precise(values[0] + share * (values[1] - values[0]))
-            painter.drawText(box, _RIGHT, text)
+            painter.drawText(box, _RIGHT, tr_decimal(f"{value:.6g}".replace("e-0", "e-")))
         below = QRectF(plot.left(), plot.bottom() + theme.XS, plot.width(), line)
         painter.drawText(below, _LEFT, f"{steps[0]:g}")
         painter.drawText(below, _RIGHT, f"{steps[1]:g}")
+        painter.drawText(below, int(Qt.AlignmentFlag.AlignCenter), self._across)
 
 
 def _range(numbers: Iterable[float]) -> tuple[float, float]:

@@ -23,6 +23,18 @@ def ticks(top: float, steps: int = 5) -> list[float]:
     return [i * step for i in range(int(top / step + 1e-9) + 1)]
 
 
+def round_ticks(low: float, high: float, steps: int = 4) -> list[float]:
+    """Return round values around `low` to `high`, in at most `steps` steps and one more.
+
+    The first is at most `low` and the last at least `high`.
+    """
+    power = 10.0 ** math.floor(math.log10(high - low))
+    step = next(f * power for f in (0.2, 0.25, 0.5, 1.0, 2.0, 2.5, 5.0, 10.0)
+                if (high - low) / (f * power) <= steps)  # fmt: skip
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [at * step for at in range(first, last + 1)]
+
+
 class AxisTop:
     """Keep the end of one value axis above all values, and change it rarely.
 

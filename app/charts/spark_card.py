@@ -7,7 +7,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame
 
-from gpudeck.app.charts.scales import round_top, ticks
+from gpudeck.app.charts.scales import round_top, round_up, ticks
 from gpudeck.app.charts.series import Floats
 from gpudeck.app.charts.sparkline import draw_sparkline
 from gpudeck.app.language.texts import tr, tr_decimal
@@ -32,15 +32,25 @@ class SparkCard(QFrame):
         self.values = np.empty(0)
         self._top: float | None = None
         self._unit, self._span = 1.0, ""
+        self._ends: tuple[str, str] | None = None
+        """The times at both ends; None: `span` ago, and now."""
         self.setFixedHeight(theme.px(HEIGHT))
         self.setAccessibleName(title)
         self.show_span(span)
 
     def show_span(self, span: str) -> None:
-        """Say of which time the values are."""
-        if span != self._span:
-            self._span = span
+        """Say of which time up to now the values are."""
+        if span != self._span or self._ends is not None:
+            self._span, self._ends = span, None
             self.setToolTip(tr("{title} in the last {span}", title=self.title, span=span))
+            self.update()
+
+    def show_ends(self, begin: str, end: str) -> None:
+        """Say between which times the values are, where they do not end now."""
+        if (begin, end) != self._ends:
+            self._span, self._ends = "", (begin, end)
+            text = tr("{title}, {begin} – {end}", title=self.title, begin=begin, end=end)
+            self.setToolTip(text)
             self.update()
 
     def show_values(self, values: Floats, top: float | None, text: str, unit: float = 1.0) -> None:
@@ -71,7 +81,7 @@ class SparkCard(QFrame):
         line = QFontMetricsF(strong).height()  # the higher one
         upper = QRectF(inside.left(), inside.top(), inside.width(), line)
         stacked = self.width() < theme.px(_NARROW)
-        painter.setPen(QColor(t.muted))
+        painter.setPen(QColor(t.text))
         painter.drawText(upper, int(Qt.AlignmentFlag.AlignLeft), self.title)
         lower = upper.translated(0, line) if stacked else upper
         side = Qt.AlignmentFlag.AlignLeft if stacked else Qt.AlignmentFlag.AlignRight
@@ -80,7 +90,8 @@ class SparkCard(QFrame):
         painter.drawText(lower, int(side), self.text)
         if len(self.values) and not np.isnan(self.values).all():
             highest = float(np.nanmax(self.values))
-            top = round_top(highest) if self._top is None else max(self._top, highest)
+            top = self._unit * round_top(highest / self._unit) if self._top is None else self._top
+            top = self._unit * round_up(max(top, highest) / self._unit)
             plot = inside.adjusted(0, lower.bottom() - inside.top() + 4, 0, 0)
             if plot.height() >= theme.px(_ROOMY):
                 plot = self._draw_scale(painter, plot, top)
@@ -102,7 +113,7 @@ class SparkCard(QFrame):
                 box, int(flag.AlignRight | flag.AlignVCenter), tr_decimal(f"{value:g}")
             )
         below = QRectF(plot.left(), plot.bottom() + theme.XS, plot.width(), line)
-        since, now = tr("{time} ago", time=self._span), tr("now")
+        since, now = self._ends or (tr("{time} ago", time=self._span), tr("now"))
         metrics = painter.fontMetrics()
         painter.drawText(below, int(flag.AlignLeft), since)
         if metrics.horizontalAdvance(f"{since}  {now}") <= below.width():

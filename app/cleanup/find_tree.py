@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from PySide6.QtCore import QAbstractItemModel, QItemSelectionModel, QModelIndex, QObject, Qt, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import (
+    QAbstractItemModel,
+    QItemSelectionModel,
+    QModelIndex,
+    QObject,
+    QSize,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import QColor, QPainter, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeView
 
 from gpudeck.app.cleanup.summary import FindingGroup, age, groups
@@ -30,6 +38,24 @@ _OPEN_AT_MOST = 6
 """The most findings of a kind that are visible at first."""
 _TOP = 0
 """The internal id of a kind; that of a finding is the row of its kind plus one."""
+
+
+_DOT = 9
+"""Pixels of the dot of a kind, in its colour in the bar above."""
+
+
+def _dot(kind: int) -> QPixmap:
+    """Return the dot of the kind in this row."""
+    colors = theme.owner_colors()
+    made = QPixmap(_DOT, _DOT)
+    made.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(made)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(QColor(colors[kind % len(colors)]))
+    painter.drawEllipse(0, 0, _DOT - 1, _DOT - 1)
+    painter.end()
+    return made
 
 
 class FindModel(QAbstractItemModel):
@@ -108,6 +134,10 @@ class FindModel(QAbstractItemModel):
                 return plain_tooltip(self._cell(index))
             case Qt.ItemDataRole.TextAlignmentRole:
                 return _alignment(index.column())
+            case Qt.ItemDataRole.DecorationRole if (
+                not index.column() and index.internalId() == _TOP
+            ):
+                return _dot(index.row())
             case Qt.ItemDataRole.CheckStateRole if self._has_box(index):
                 return self._check_state(index)
         return None
@@ -173,7 +203,8 @@ class FindTree(QTreeView):
         )
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setUniformRowHeights(True)
-        self.setIndentation(theme.px(theme.M))
+        self.setIconSize(QSize(_DOT, _DOT))
+        self.setIndentation(theme.px(theme.L + theme.XS))
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # the end of a path names the item
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         header = self.header()

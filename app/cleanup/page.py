@@ -99,7 +99,9 @@ class CleanupPage(QWidget):
         self.question = QuestionCard(
             tr("Delete"), tr("Cancel"), self._empty, self._keep_trash, primary="no"
         )
-        bar = row(Stretch(self.share), Stretch(), self.stop, self.again, spacing=theme.M)
+        inside = column(label(tr("Space that can be freed"), strong=True), self.share, spacing=0)
+        self._shares = card(inside)
+        bar = row(Stretch(self._shares), Stretch(), self.stop, self.again, spacing=theme.M)
         bar.setStretch(0, 1000)
         self._frame, self._stack = list_card(self.tree, self.empty)
         self._frame.setMinimumHeight(theme.px(_LEAST))
@@ -254,7 +256,7 @@ class CleanupPage(QWidget):
         chosen, busy = self.tree.rows.chosen(), self._call is not None
         scanning = self._call is not None and isinstance(self._call.request, Scan)
         self._stack.setCurrentIndex(0 if self.tree.finds else 1)
-        self.share.setVisible(bool(self.tree.finds))
+        self._shares.setVisible(bool(self.tree.finds))
         self.share.show_parts([BarPart(g.title, g.bytes) for g in self.tree.rows.groups])
         self._describe()
         self.outcome.setVisible(bool(self.outcome.text()))

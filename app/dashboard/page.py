@@ -571,6 +571,8 @@ class DashboardPage(QWidget):
         if chart.field == self._dragged:
             return
         known = threshold(chart.field, snapshot, devices) if card.has_data else None
+        level = known.level if known is not None and card.top is not None else None
+        card.show_lines(chart, "" if known is None or level is None else describe(known, level))
         if card.top is None:
             card.view.show_threshold(None, "")
             card.show_lane_levels(chart, known.level if known else None)

@@ -12,6 +12,7 @@ from gpudeck.app.format.values import clock
 from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import Stretch, button, choice_box, elided, row, set_text
+from gpudeck.app.widgets.segments import Segments
 
 SPANS = {
     "1 min": 60.0,
@@ -61,7 +62,6 @@ class TimeBar(QWidget):
             button(
                 tr(text),
                 lambda _=False, s=seconds: self.chosen.emit(s),
-                kind="quiet",
                 tooltip=tr("Show the last {time}", time=tr(text)),
                 checkable=True,
             )
@@ -85,9 +85,10 @@ class TimeBar(QWidget):
         self.span.activated.connect(lambda at: self.chosen.emit(list(SPANS.values())[at]))
         self.span.hide()
         self._others = (self.fold, self.compare, self.export, self.live)
-        before = (self.fold, self.jobs, self.compare, self.export)
-        parts = (*before, self.span, *self.spans, self.live)
-        self.setLayout(row(Stretch(self.position), *parts, spacing=theme.XS))
+        self._range = Segments(tr("Time range"), *self.spans)
+        before, after = (self.span, self._range, self.live), (self.jobs, self.compare)
+        parts = (*before, Stretch(self.position), *after, self.export, self.fold)
+        self.setLayout(row(*parts, spacing=theme.S))
 
     def minimumSizeHint(self) -> QSize:
         return QSize(self._width_of(self.span), super().minimumSizeHint().height())
@@ -99,13 +100,12 @@ class TimeBar(QWidget):
         if wide == self.span.isVisibleTo(self):
             self.span.setVisible(not wide)
             self.jobs.setVisible(wide)  # J does the same
-            for made in self.spans:
-                made.setVisible(wide)
+            self._range.setVisible(wide)
 
     def _width_of(self, *spans: QWidget) -> int:
         """Return the pixels that these editors of the span need, with all other buttons."""
         parts = (*self._others, *spans)
-        return sum(max(p.sizeHint().width(), p.minimumWidth()) + theme.XS for p in parts)
+        return sum(max(p.sizeHint().width(), p.minimumWidth()) + theme.S for p in parts)
 
     def show_axis(self, axis: TimeAxis, position: str) -> None:
         """Check the buttons of what is shown; `position` describes it further."""

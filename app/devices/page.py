@@ -15,6 +15,7 @@ from gpudeck.app.devices.freeing import free_gpus
 from gpudeck.app.devices.group_card import GroupCard
 from gpudeck.app.format.calibration import calibration_request, gpus_to_calibrate
 from gpudeck.app.format.freeing import can_be_freed, free_question
+from gpudeck.app.format.values import device_label
 from gpudeck.app.language.texts import tr
 from gpudeck.app.link.details_poller import DetailsPoller
 from gpudeck.app.link.link import Link
@@ -36,6 +37,7 @@ from gpudeck.app.widgets.controls import (
     set_text,
 )
 from gpudeck.scheduler.protocol.devices import Detail
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 _WIDE, _ACROSS = 1000, 3
 """Pixels of width from which on the curves are beside the facts; how many are side by side else."""
@@ -80,13 +82,11 @@ class DevicePage(QWidget):
         self._device = ""
         self.back = button(tr("Back"), self.left, tooltip=tr("Back to the dashboard (Esc)"))
         self.before = button(
-            tr("Previous"),
+            "",
             lambda: self._step(-1),
             tooltip=tr("Previous device (Alt+Left)"),
         )
-        self.after = button(
-            tr("Next"), lambda: self._step(1), tooltip=tr("Next device (Alt+Right)")
-        )
+        self.after = button("", lambda: self._step(1), tooltip=tr("Next device (Alt+Right)"))
         self.calibrate = button(
             tr("Calibrate"),
             self._calibrate,
@@ -160,12 +160,21 @@ class DevicePage(QWidget):
         set_text(self.name, " · ".join(filter(None, parts)))
         set_text(self.read, facts.read)
         self.calibrate.setVisible(self._device in gpus_to_calibrate(snapshot))
-        self.before.setVisible(len(snapshot.devices) > 1)
-        self.after.setVisible(len(snapshot.devices) > 1)
+        self._name_neighbours(snapshot)
         self._show_groups(facts.groups)
         state = next(s for s in snapshot.devices if s.device.id == self._device)
         self.free.setVisible(can_be_freed(state.device))
         self.sparks.show_device(state, self._state.history)
+
+    def _name_neighbours(self, snapshot: Snapshot) -> None:
+        """Say which devices are before and after this one."""
+        devices = [state.device for state in snapshot.devices]
+        at = [device.id for device in devices].index(self._device)
+        for made, step, form in ((self.before, -1, "‹ {name}"), (self.after, 1, "{name} ›")):
+            made.setVisible(len(devices) > 1)
+            text = form.format(name=device_label(devices[(at + step) % len(devices)]))
+            if made.text() != text:
+                made.setText(text)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -127,6 +127,8 @@ def _next(snapshot: Snapshot, busy: Sequence[DeviceState]) -> str:
         return ""
     at, state = min(found, key=lambda one: (one[0], one[1].device.index))
     time = tr_moment(at, snapshot.time)
+    if sum(not s.device.host for s in snapshot.devices) == 1:
+        return tr("free about {time}", time=time)
     return tr("next: {device} about {time}", device=device_label(state.device), time=time)
 
 

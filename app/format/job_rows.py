@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from gpudeck.accel.result import Result
 from gpudeck.app.format.failure import attempts_text
 from gpudeck.app.format.results import own_result, result_of, summarize_result
-from gpudeck.app.format.values import Meaning, ago, clock, device_label, duration, significant
+from gpudeck.app.format.values import (
+    Meaning,
+    ago,
+    clock,
+    device_label,
+    duration,
+    rounded,
+    significant,
+)
 from gpudeck.app.language.texts import (
     tr,
     tr_decimal,
@@ -41,6 +49,10 @@ from gpudeck.scheduler.protocol.snapshot import Snapshot
 from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable
 from gpudeck.scheduler.protocol.wait_texts import explain, headline
 
+_SHORT_WAIT = 60.0
+"""Seconds in the queue that are not worth a line."""
+_NEARLY_ALL = 0.9
+"""The share of a job's time from which on its readings are of all of it."""
 _WEEK = 6 * 86_400.0
 _NAMED = 2
 """Devices whose names a column has room for."""
@@ -79,6 +91,8 @@ class JobRow:
     active: bool
     end: str = ""
     """When it ended, or with ≈ when it will at its pace; empty where that is unknown."""
+    progress: str = ""
+    """How far it is, and how long it will take, without what it says of itself."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +123,7 @@ def job_row(job: Job, labels: dict[str, str], now: float) -> JobRow:
         tflops=significant(result.tflops) if result else "",
         active=job.active,
         end=_end(job, now),
+        progress=_progress(job, now),
     )
 
 
@@ -236,7 +251,10 @@ def _used(job: Job) -> list[tuple[str, str]]:
         (captions[f], f"– ({tr_text(usage.absent[f])})" if f in usage.absent else text)
         for f, text in shown.items()
     ]
-    return [*found, (tr("Sampled for"), duration(usage.seconds))]
+    held = (job.ended or usage.seconds) - (job.started or 0.0)
+    if usage.seconds >= _NEARLY_ALL * held:
+        return found
+    return [*found, (tr("Readings over"), duration(usage.seconds))]
 
 
 def device_labels(snapshot: Snapshot) -> dict[str, str]:
@@ -345,14 +363,25 @@ def _describe_suspension(suspension: JobSuspension, now: float) -> Text:
     return phrase("{size} in host memory since {time}", size=size, time=since)
 
 
+def _progress(job: Job, now: float) -> str:
+    """Return how far a job is where nothing else needs to be said of it."""
+    state = job.state
+    if not isinstance(state, Running) or state.progress is None or job.tries:
+        return ""
+    if state.unreadable or state.note or state.yielding or state.suspension is not None:
+        return ""
+    return " · ".join(_paced(state.progress, state.worked_from, now))
+
+
 def _pace(progress: Progress, started: float, now: float) -> str:
+    parts = (*_paced(progress, started, now), progress.note)
+    return " · ".join(filter(None, parts))
+
+
+def _paced(progress: Progress, started: float, now: float) -> list[str]:
     left = time_left(progress, started, now)
-    parts = (
-        f"{100 * progress.done / progress.total:.0f} %",
-        progress.note,
-        tr("{time} left", time=duration(left)) if left is not None else "",
-    )
-    return " · ".join(p for p in parts if p)
+    done = f"{100 * progress.done / progress.total:.0f} %"
+    return [done] if left is None else [done, tr("{time} left", time=rounded(left))]
 
 
 def _reason(job: Job, now: float) -> str:
@@ -381,15 +410,23 @@ def _duration(job: Job, now: float) -> str:
 
 
 def _times(job: Job, now: float) -> list[tuple[str, str]]:
-    began, end, last = job.started, job.ended, job.submitted
-    times = [tr("submitted {time}", time=clock(job.submitted, now))]
-    if began is not None:
-        times.append(tr("started {time}", time=clock(began, now)))
-        last = began
-    if end is not None:
-        times.append(tr("ended {time}", time=clock(end, now)))
-        last = end
-    return [(tr("Times"), f"{', '.join(times)} ({ago(last, now)})")]
+    began, end = job.started, job.ended
+    if began is None:
+        submitted = clock(job.submitted, now)
+        return [(tr("Submitted"), f"{submitted} ({ago(job.submitted, now)})")]
+    if end is None:
+        times = tr("since {time} ({ago})", time=clock(began, now), ago=ago(began, now))
+    else:
+        times = tr(
+            "{begin} – {end} ({ago})",
+            begin=clock(began, now),
+            end=clock(end, now),
+            ago=ago(end, now),
+        )
+    waited = began - job.submitted
+    if waited < _SHORT_WAIT:
+        return [(tr("Time"), times)]
+    return [(tr("Time"), times), (tr("Waited"), duration(waited))]
 
 
 def forecast_text(forecast: Forecast, labels: Mapping[str, str], now: float) -> str:

@@ -107,8 +107,8 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
     if len(result.cells) > 1:
         yield tr("Grid"), _grid(result)
     reason = tr_text(result.reason)
-    yield tr("Backend"), tr("{caption}: {value}", caption=result.backend, value=reason)
-    yield tr("Device"), result.device
+    yield tr("Backend"), tr("{caption} ({value})", caption=result.backend, value=reason)
+    yield tr("Ran on"), result.device
     for figure in result.figures:
         yield tr_text(figure.name), f"{precise(figure.value)} {figure.unit}".rstrip()
     for check in result.checks:
@@ -133,8 +133,8 @@ def _checked(check: Check) -> str:
         "limit": _error(check.bound),
     }
     if check.passed:
-        return tr("{check} {error}, within {limit}", **values)
-    return tr("{check} {error}, over {limit}", **values)
+        return tr("{check}: error {error}, allowed {limit}", **values)
+    return tr("{check}: error {error}, above the allowed {limit}", **values)
 
 
 def _error(value: float) -> str:

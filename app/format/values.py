@@ -124,6 +124,16 @@ def duration(seconds: float) -> str:
     return tr_decimal(numbers.duration(seconds, aligned=True))
 
 
+def rounded(seconds: float) -> str:
+    """Format a span that is estimated, from two minutes on in whole ones: 28 s, 12 min, 2 h 5 min.
+
+    Args:
+        seconds: The span.
+    """
+    whole = 60.0 * round(seconds / 60) if seconds >= 120 else seconds
+    return tr_decimal(numbers.duration(whole))
+
+
 def plural(count: int, noun: str, ending: str = "s") -> str:
     """Return a count with its noun: 1 job, 2 jobs."""
     return f"{count} {noun}{'' if count == 1 else ending}"

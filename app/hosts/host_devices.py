@@ -20,7 +20,9 @@ from gpudeck.scheduler.protocol.snapshot import DeviceState, HostState, Snapshot
 
 _LOAD = (60.0, 40)
 """Seconds of the sparklines in the tiles, and their points."""
-_HIGHEST, _LOWEST, _OTHERS = 320, 200, 90
+_ROOMY, _ACROSS, _MOST_ACROSS = 1500, 3, 5
+"""Pixels of width from which on the most curves are side by side, and how many else and then."""
+_HIGHEST, _LOWEST, _OTHERS = 180, 150, 90
 """Pixels of height of a curve at most and where there are several lines of them, and of all that
 is neither a tile nor a curve."""
 _MOST_TILES, _FEW_TILES, _MOST_CURVES = 8, 4, 4
@@ -102,9 +104,14 @@ class DeviceCurves(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.title = label(size="small", meaning="muted", wrap=True)
+        self.title = label(strong=True, wrap=True)
         self.sparks = SparkRow(_HIGHEST)
         self.setLayout(column(self.title, self.sparks))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Put few curves side by side where they would be higher than wide."""
+        super().resizeEvent(event)
+        self.sparks.limit(_ACROSS if self.width() < theme.px(_ROOMY) else _MOST_ACROSS)
 
     def show_device(self, state: DeviceState | None, history: History) -> None:
         """Show another device, or its newest values; nothing for None."""

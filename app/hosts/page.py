@@ -61,14 +61,14 @@ EMPTY = tr_noop(
 COLUMNS = (
     TableColumn(tr_noop("Machine"), 124),
     TableColumn(tr_noop("State"), 120),
-    TableColumn(tr_noop("Load"), 80, right=True, help=tr_noop("Avg utilisation of its devices")),
-    TableColumn(tr_noop("Memory"), 80, right=True, help=tr_noop("Used memory of all its devices")),
+    TableColumn(tr_noop("Load"), 72, right=True, help=tr_noop("Avg utilisation of its devices")),
+    TableColumn(tr_noop("Memory"), 76, right=True, help=tr_noop("Used memory of all its devices")),
     TableColumn(
         tr_noop("Warmest"), 90, right=True, help=tr_noop("Highest temperature of its devices")
     ),
-    TableColumn(tr_noop("Changed"), 110, help=tr_noop("When it was reached, or was lost")),
-    TableColumn(tr_noop("Devices"), 230),
-    TableColumn(tr_noop("Address"), 140),
+    TableColumn(tr_noop("Changed"), 100, help=tr_noop("When it was reached, or was lost")),
+    TableColumn(tr_noop("Devices"), 220),
+    TableColumn(tr_noop("Address"), 116),
     TableColumn(tr_noop("Details"), 0),
 )
 STATE, LOAD, MEMORY, WARMEST, CHANGED, DEVICES, ADDRESS = range(1, 8)

@@ -50,6 +50,7 @@ class JobFields(QWidget):
         )
         self.browse.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # a path is typed in the field
         self.more = button("", kind="link", checkable=True)
+        self.more.setProperty("flush", "true")
         self.more.toggled.connect(self._show_more)
         self._lay_out()
         self._show_more(wanted=False)

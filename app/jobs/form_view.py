@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from functools import partial
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, QTimer, Signal
 from PySide6.QtWidgets import QMenu, QWidget
 
 from gpudeck.app.format.free_devices import largest_memory
@@ -78,10 +78,19 @@ class JobFormView(QWidget):
         slots = dict.fromkeys(("Return", "Enter", "Ctrl+Return", "Ctrl+Enter"), self._send_by_key)
         add_shortcuts(self, {**slots, "Esc": self.close_button.click})
         head = row(label(tr("New job"), strong=True), Stretch(), self.earlier, self.clear)
-        area = scroll_area(clear_panel(column(self.fields, Stretch())))
+        self._content = clear_panel(column(self.fields, Stretch()))
+        self._content.installEventFilter(self)
+        self._area = scroll_area(self._content)
         send = row(Stretch(self.said), self.close_button, self.queue, spacing=theme.M)
-        self.setLayout(column(card(column(head, Stretch(area), send, spacing=theme.M))))
+        parts = (head, Stretch(self._area, 1000), send, Stretch())
+        self.setLayout(column(card(column(*parts, spacing=theme.M))))
         self._check()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Let the buttons follow the fields: these are no higher than they need to be."""
+        if watched is self._content and event.type() == QEvent.Type.LayoutRequest:
+            self._area.setMaximumHeight(self._content.sizeHint().height())
+        return super().eventFilter(watched, event)
 
     def begin(self, snapshot: Snapshot | None) -> None:
         """Focus the form, which keeps what was typed before."""

@@ -26,8 +26,8 @@ from gpudeck.scheduler.protocol.jobs import Job, Queued
 
 SHOWN = (*FIELDS, "temp", "power")
 """The fields that have charts; a job may have a share of FIELDS."""
-_WIDTH, _LOWEST, _HIGHEST = 228, 92, 190
-"""Pixels of the width of a chart, and of its height at least and at most."""
+_WIDTH, _LOWEST, _ROOMY, _HIGHEST = 228, 92, 160, 190
+"""Pixels of the width of a chart, and of its height at least, with room, and at most."""
 
 
 class JobCharts(QWidget):
@@ -63,6 +63,12 @@ class JobCharts(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit()
+
+    @property
+    def full_height(self) -> int:
+        """Return the pixels of height in which all charts have room."""
+        lines = -(-len(self.cards) // self._across)
+        return self.span.sizeHint().height() + lines * (theme.px(_ROOMY) + theme.S)
 
     def sizeHint(self) -> QSize:
         return QSize(self.width(), 2 * theme.px(_LOWEST))

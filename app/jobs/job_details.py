@@ -9,7 +9,6 @@ from typing import Any
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
-    QBoxLayout,
     QComboBox,
     QPushButton,
     QSizePolicy,
@@ -25,6 +24,7 @@ from gpudeck.app.format.job_rows import details
 from gpudeck.app.format.values import clock
 from gpudeck.app.jobs.failure_view import FailureCard
 from gpudeck.app.jobs.job_charts import JobCharts
+from gpudeck.app.jobs.job_views import JobViews
 from gpudeck.app.jobs.log_tail import LogTail
 from gpudeck.app.jobs.log_view import LogView
 from gpudeck.app.jobs.requests import ReadLog, ReadVerdicts
@@ -60,12 +60,11 @@ from gpudeck.scheduler.protocol.snapshot import Snapshot
 from gpudeck.scheduler.verbs.change import Edit
 from gpudeck.scheduler.verbs.jobs import GetTimeline
 
-_BELOW_SIZES, _BESIDE_SIZES, _STACKED_SIZES = (570, 430), (400, 600), (630, 370)
-"""The shares of the facts and the log where the job is below the table, beside it, and beside it
-with the charts below the facts."""
-_STACKED, _STACKED_HIGH = 640, 150
-"""Pixels of width beside the table below which the charts are below the facts, and of their height
-there."""
+_BELOW_SIZES, _BESIDE_SIZES, _MOST_FACTS = (570, 430), (400, 600), 0.6
+"""The shares of the facts and the log where the job is below the table and beside it, and the
+largest share of facts that are as high as they need to be."""
+_STACKED = 640
+"""Pixels of width beside the table below which the charts share the place of the log."""
 _AGAIN = 430
 """Pixels of width below which the menu alone repeats a job."""
 _BELOW, _LEAST = 400, 220
@@ -147,6 +146,7 @@ class JobDetails(QWidget):
         self.output = LogView()
         self.log = self.output.text
         self.charts = JobCharts()
+        self.views = JobViews(self.output, self.charts)
         self._known, self._parts = QWidget(), QSplitter(Qt.Orientation.Horizontal)
         self._connect()
         self._lay_out()
@@ -179,10 +179,13 @@ class JobDetails(QWidget):
         both.setHandleWidth(theme.M)
         self._known_layout = row(Stretch(self.facts), self.charts, spacing=theme.M)
         self._known.setLayout(self._known_layout)
+        self._divided = False
+        """The user divided the room between the facts and the log."""
+        both.splitterMoved.connect(self._keep_division)
         self.output.line.insertWidget(0, self.attempts)
         self.output.line.addWidget(self.whole_log)
         both.addWidget(self._known)
-        both.addWidget(self.output)
+        both.addWidget(self.views)
         both.setSizes(_BELOW_SIZES)
         inner = QVBoxLayout()
         inner.setSpacing(theme.S)
@@ -211,6 +214,7 @@ class JobDetails(QWidget):
         shown = details(job, snapshot)
         # why it failed, or what it reached, is said above the facts
         above = {tr("Reason")} if has_failed(job) else {tr("Verdict"), "TFLOP/s"}
+        above |= {tr("Energy")} if self.verdicts.shown else set()  # its verdict says it
         facts = [fact for fact in shown.facts if fact[0] not in above]
         self._show_table(fact_table(facts, self._events, snapshot.time))
         set_text(self.title, shown.title)
@@ -256,11 +260,13 @@ class JobDetails(QWidget):
         if self._shown is not None and job == self._shown.id:
             self.verdicts.show_verdicts(found)
             self.verdicts.setVisible(bool(found) and self._parts.isVisibleTo(self))
+            self.changed.emit()
 
     def _begin_log(self, job: int, attempt: int | None = None) -> None:
         """Forget the log that is shown, and read another one at the next refresh."""
         self.tail, self._loading, self._printed = LogTail(job, attempt), False, PrintedCurves()
         self.output.clear()
+        self.views.curves.show_curves({})
 
     def _offer_attempts(self, job: Job) -> None:
         """Offer the logs of all attempts of a job that had several."""
@@ -286,6 +292,7 @@ class JobDetails(QWidget):
             log = self.log.toPlainText()[-LOG_END:]
             failure = explain_failure(job, log, largest_memory(snapshot))
         self.failure.show_failure(job, failure)
+        self.again.setVisible(self._has_room_for_again and not self.failure.explains)
         self.output.mark_cause(failure.line if failure else "")
 
     def fold(self, *, possible: bool) -> None:
@@ -306,9 +313,13 @@ class JobDetails(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Put the charts side by side where there is room."""
         super().resizeEvent(event)
-        self.again.setHidden(self.narrow and self.width() < theme.px(_AGAIN))
+        self.again.setVisible(self._has_room_for_again and not self.failure.explains)
         self._fit_buttons()
         self._turn()
+
+    @property
+    def _has_room_for_again(self) -> bool:
+        return not self.narrow or self.width() >= theme.px(_AGAIN)
 
     def _fit_buttons(self) -> None:
         """Leave out the buttons without room, which the menu has, too; the last ones first."""
@@ -340,20 +351,44 @@ class JobDetails(QWidget):
         self._turn()
 
     def _turn(self) -> None:
-        """Put log and charts below the facts, or beside them where there is room."""
+        """Put the log below the facts or beside them; a narrow one shares its place with charts."""
         stacked = self._beside and self.width() < theme.px(_STACKED)
         two = stacked or self.width() >= theme.px(_WIDE)
         self.charts.arrange(2 if two else 1, filling=stacked)
         below = self._beside or self.width() < theme.px(_BELOW)
         side = Qt.Orientation.Vertical if below else Qt.Orientation.Horizontal
-        directions = QBoxLayout.Direction
-        direction = directions.TopToBottom if stacked else directions.LeftToRight
-        if (side, direction) != (self._parts.orientation(), self._known_layout.direction()):
+        if stacked:
+            self.views.take_charts()
+        else:
+            self._known_layout.addWidget(self.charts)
+        if side != self._parts.orientation():
             self._parts.setOrientation(side)
-            self._known_layout.setDirection(direction)
-            self.charts.setMaximumHeight(theme.px(_STACKED_HIGH) if stacked else NO_LIMIT)
-            sizes = _STACKED_SIZES if stacked else _BESIDE_SIZES
-            self._parts.setSizes(sizes if below else _BELOW_SIZES)
+            self._divided = False
+            self._parts.setSizes(_BESIDE_SIZES if below else _BELOW_SIZES)
+        self._fit_views()
+        self._fit_facts()
+
+    def _keep_division(self) -> None:
+        self._divided = True
+
+    def _fit_views(self) -> None:
+        """Show what a job prints while it runs or if it failed, else its charts; curves first."""
+        job = self._shown
+        failed = job is not None and has_failed(job)
+        runs = job is not None and job.active and not self.log.document().isEmpty()
+        self.views.fit(prefer_log=failed or runs)
+
+    def _fit_facts(self) -> None:
+        """Give the facts the height that they need, and the rest to the log."""
+        room = self._parts.height()
+        if self._parts.orientation() == Qt.Orientation.Horizontal or self._divided or room < 1:
+            return
+        needed = self.facts.document().size().height() + theme.S
+        if self.charts.parent() is self._known and not self.charts.isHidden():
+            needed = max(needed, self.charts.full_height)
+        facts = round(min(needed, _MOST_FACTS * room))
+        if self._parts.sizes()[0] != facts:
+            self._parts.setSizes((facts, room - facts))
 
     def minimumSizeHint(self) -> QSize:
         """Need no width for facts and log side by side: they turn where there is little room."""
@@ -368,6 +403,8 @@ class JobDetails(QWidget):
             self.charts.hide()
         else:
             self.charts.show_job(job, self._state)
+        self._fit_views()
+        self._fit_facts()
 
     def _take_events(self, job: int, events: tuple[Event, ...]) -> None:
         if self._shown is not None and job == self._shown.id:
@@ -386,7 +423,8 @@ class JobDetails(QWidget):
         self._loading = False
         if self.tail.offset in (None, piece.start):
             self._printed.feed(piece.data)
-            self.output.curves.show_curves(self._printed.points)
+            self.views.curves.show_curves(self._printed.points)
+            self._fit_views()
         if text := self.tail.feed(*piece):
             self.output.add(text)
 
@@ -426,11 +464,18 @@ class JobDetails(QWidget):
             self.whole_log.click()
 
     def _show_whole_log(self, whole: bool) -> None:
+        if whole:
+            self.views.show_log()
         self._known.setVisible(not whole)
         if whole:
             self._parts.show()  # they may be folded
         self.enlarged.emit(whole)
         self.log.setFocus()
+
+    def find_in_log(self) -> None:
+        """Show the log, and let the user type what to find in it."""
+        self.views.show_log()
+        self.output.box.setFocus()
 
     def _hold(self) -> None:
         if self._shown is not None and isinstance(self._shown.state, Queued):
@@ -487,6 +532,8 @@ def timeline_key(job: Job, now: float) -> TimelineKey:
     return job.id, job.status, job.tries, stopping, job.place, job.spec, now // RENEW_S
 
 
+_BEGUN = ("submitted", "started")
+"""The first events of every job that ran."""
 _SHORT = 240
 """Characters of a fact that are shown at once; a longer fact is repeated whole at the end."""
 
@@ -503,7 +550,9 @@ def fact_table(
         for name, text in facts
         if name != reason and len(text) > _SHORT
     )
-    lines = [f"{clock(event.time, now)}  {_event(event)}" for event in events]
+    # the time above says it of a job that ended at its first attempt
+    told = tuple(event.what for event in events[:2]) == _BEGUN and len(events) == len(_BEGUN) + 1
+    lines = [f"{clock(event.time, now)}  {_event(event)}" for event in (() if told else events)]
     return (
         *first,
         *rest,

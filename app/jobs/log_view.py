@@ -6,7 +6,6 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QTextCursor, QTextDocument, QTextFormat
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QTextEdit, QVBoxLayout, QWidget
 
-from gpudeck.app.charts.curve_strip import CurveStrip
 from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import button, label, row, set_text
@@ -56,8 +55,6 @@ class LogView(QWidget):
         layout.setSpacing(theme.XS)
         self.line = row(self.box, self.found, self.back, self.forth, self.follow)
         self.line.setStretch(0, 1)
-        self.curves = CurveStrip()
-        layout.addWidget(self.curves)
         layout.addLayout(self.line)
         layout.addWidget(self.text, 1)
         self.text.setFont(theme.monospace())
@@ -67,7 +64,6 @@ class LogView(QWidget):
         """Start another log, with the same search."""
         self.text.clear()
         self._cause = ""
-        self.curves.show_curves({})
         self.follow.setChecked(True)
         self._mark()
 

@@ -50,6 +50,7 @@ from gpudeck.app.widgets.controls import (
 )
 from gpudeck.app.widgets.icon_button import IconButton
 from gpudeck.app.widgets.list_table import height_of_rows, list_card
+from gpudeck.app.widgets.segments import Segments
 from gpudeck.app.widgets.toast import open_path
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, suspension_of
 from gpudeck.scheduler.protocol.search import Search
@@ -84,13 +85,14 @@ MORE = ("jobs.timeline", "jobs.groups", "jobs.bookings", "jobs.usage")
 """The actions of the menu that replaces their buttons in a narrow window."""
 NARROW = 1000
 """Pixels of a window below which there is no room for all buttons; more where text is large."""
-_PAUSE = 640
-"""Pixels of a narrow page from which on there is room for the button that pauses the queue."""
+_PAUSE, _VIEWS = 640, 840
+"""Pixels of a page from which on there is room for the button that pauses the queue, and for the
+views."""
 _LOW, _LEAST_ROWS = 640, 5
 """Pixels of the height of a window without room for charts, and the rows that it shows."""
 _BESIDE = 1100
 """Pixels of the page from which on the chosen job is beside the table, not below it."""
-_TABLE_SHARE = {False: 0.47, True: 0.45}
+_TABLE_SHARE = {False: 0.47, True: 0.48}
 """The share of the table above the chosen job, and beside it, until the user moves the handle."""
 _TYPING_MS = 150
 """Milliseconds after the last keystroke, when the search starts."""
@@ -146,14 +148,15 @@ class JobsPage(QWidget):
         self.open_bookings = button(
             tr("Bookings"), tooltip=hint("jobs.bookings", tr("GPUs that are kept for a time"))
         )
+        self.as_list = button(tr("List"), tooltip=tr("All jobs as a table"))
         self.as_timeline = button(
             tr("Schedule"),
             tooltip=hint("jobs.timeline", tr("When jobs run, and where they will start")),
-            checkable=True,
         )
         self.open_usage = button(
             tr("Usage"), tooltip=hint("jobs.usage", tr("What each person's jobs used"))
         )
+        self.views = Segments(tr("View"), self.as_list, self.as_timeline, self.open_usage)
         self._panels: dict[QPushButton, Panel] = {
             self.open_groups: self.groups,
             self.open_bookings: self.bookings,
@@ -179,6 +182,7 @@ class JobsPage(QWidget):
             self.details.hide()
             self.compared.hide()
             return
+        self.table.tell_devices(len(snapshot.devices) > 1 or bool(snapshot.settings.clusters))
         self._fit()
         search = self._search
         if search is None:
@@ -232,14 +236,14 @@ class JobsPage(QWidget):
     def _fit(self) -> None:
         """Leave out of a narrow window what the menu and the palette have, too."""
         narrow = self.window().width() < max(theme.px(NARROW), NARROW)
-        for opening in (self.as_timeline, *self._panels):
-            opening.setHidden(narrow or not self._top.isVisibleTo(self))
-        self.more.setVisible(narrow and self._top.isVisibleTo(self))
-        self.count.setHidden(narrow)
-        if narrow:  # where text is large, there is less room still
-            self.pause.setHidden(self.width() < theme.px(_PAUSE) or not self._top.isVisibleTo(self))
-        else:
-            self.pause.setVisible(self._top.isVisibleTo(self))
+        whole = self.details.whole_log.isChecked()
+        self.views.setHidden(whole or self.width() < theme.px(_VIEWS))
+        for opening in (self.open_groups, self.open_bookings):
+            opening.setHidden(narrow or whole)
+        self.more.setVisible(narrow and not whole)
+        self.count.setHidden(narrow or not self.usage.isHidden())
+        # where text is large, a narrow window has less room still
+        self.pause.setHidden(whole or (narrow and self.width() < theme.px(_PAUSE)))
         self.details.narrow = narrow
         beside = self.width() >= theme.px(_BESIDE)
         side = Qt.Orientation.Horizontal if beside else Qt.Orientation.Vertical
@@ -519,12 +523,37 @@ class JobsPage(QWidget):
         self.details.leave_whole_log()
         for other in (self.form, *self._panels.values()):
             other.setVisible(wanted and other is panel)
+        if wanted and panel is self.usage:
+            self.as_timeline.setChecked(False)
+        self._mark_view()
         self._show_details()
         if wanted and (snapshot := self._state.snapshot) is not None:
             panel.show_snapshot(snapshot)
             panel.setFocus()
         elif not wanted:
             self.table.setFocus()
+
+    def _turn_view(self, timeline: bool) -> None:
+        """Show the queue as a timeline, or as a table."""
+        if timeline and not self.usage.isHidden():
+            self._open_panel(self.usage, False)
+        self.refresh()
+        self._mark_view()
+
+    def _show_list(self) -> None:
+        self.as_timeline.setChecked(False)
+        self._open_panel(self.usage, False)
+
+    def _mark_view(self) -> None:
+        """Mark which view is shown; the usage takes the whole page."""
+        usage, whole = not self.usage.isHidden(), self.details.whole_log.isChecked()
+        self.open_usage.setChecked(usage)
+        self.as_list.setChecked(not usage and not self.as_timeline.isChecked())
+        self._top.setHidden(usage or whole)
+        self.chooser.setHidden(usage or whole)
+        self.count.setHidden(usage or whole)
+        aside = any(not p.isHidden() for p in (self.form, self.groups, self.bookings))
+        theme.mark(self.table, "aside", "true" if aside else "")
 
     def _toggle_log(self) -> None:
         """Show the log full-screen, or the page again; not where no log is shown."""
@@ -534,12 +563,16 @@ class JobsPage(QWidget):
     def _find(self) -> None:
         """Go to the filter, or to the search in the log where that is full-screen."""
         whole = self.details.whole_log.isChecked()
-        (self.details.output.box if whole else self.filter).setFocus()
+        if whole:
+            self.details.find_in_log()
+        else:
+            self.filter.setFocus()
 
     def _show_whole_log(self, whole: bool) -> None:
         """Give the log the whole page, and the whole screen."""
         for part in (*self._above, self._top):
             part.setVisible(not whole)
+        self._fit()
         window = self.window()
         window.setWindowState(
             window.windowState() | Qt.WindowState.WindowFullScreen
@@ -553,6 +586,7 @@ class JobsPage(QWidget):
         for panel in self._panels.values():
             panel.hide()
         self.form.setVisible(wanted)
+        self._mark_view()
         self._show_details()
         if wanted:
             self.form.begin(self._state.snapshot)
@@ -570,7 +604,8 @@ class JobsPage(QWidget):
         self.table.menu_wanted.connect(lambda at: show_menu(self, self.acts, MENU, at))
         self.table.selectionModel().currentRowChanged.connect(self._choose)
         self.table.selectionModel().selectionChanged.connect(self._show_details)
-        self.as_timeline.toggled.connect(self.refresh)
+        self.as_list.clicked.connect(self._show_list)
+        self.as_timeline.toggled.connect(self._turn_view)
         self.timeline.chosen.connect(self._choose_in_timeline)
         self.pause.clicked.connect(lambda on: link.send(self, Pause(on)))
         self.several.clicked.connect(self._cancel)
@@ -615,16 +650,18 @@ class JobsPage(QWidget):
                 "jobs.usage": self.open_usage.click,
                 "jobs.timeline": self.as_timeline.click,
                 "jobs.search": self._find,
-                "log.search": self.details.output.box.setFocus,
+                "log.search": self.details.find_in_log,
                 "log.next": self.details.output.forth.click,
                 "log.previous": self.details.output.back.click,
             },
         )
 
     def _lay_out(self) -> None:
-        buttons = (self.as_timeline, *self._panels, self.more, self.pause, self.new)
-        self._above = (self.chooser, *buttons)
-        bar = row(Stretch(self.chooser, 1000), self.count, Stretch(), self.several, *buttons)
+        buttons = (self.open_groups, self.open_bookings, self.more, self.pause, self.new)
+        self._above = (self.views, self.chooser, *buttons)
+        bar = row(
+            self.views, Stretch(self.chooser, 1000), self.count, Stretch(), self.several, *buttons
+        )
         bar.setSpacing(theme.M)
         top, self._stack = list_card(self.table, self.empty)
         self._stack.addWidget(self.timeline)
@@ -648,6 +685,7 @@ class JobsPage(QWidget):
         layout.addLayout(bar)
         layout.addWidget(self.asking)
         layout.addWidget(both, 1)
+        self._mark_view()
 
 
 def _count_text(listed: int, beyond: int, searching: bool, more: bool) -> str:

@@ -65,7 +65,7 @@ class PinnedRows(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, t, table = QPainter(self), theme.tokens(), self._table
         painter.fillRect(self.rect(), QColor(t.surface))
-        painter.fillRect(0, self.height() - 1, self.width(), 1, QColor(t.muted))
+        painter.fillRect(0, self.height() - 1, self.width(), 1, QColor(t.line))
         model, chosen = table.model(), table.selectionModel()
         shown = [c for c in range(model.columnCount()) if not table.isColumnHidden(c)]
         for at in range(self.rows):

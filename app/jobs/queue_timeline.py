@@ -52,6 +52,8 @@ class Bar:
     """Bars of a device in the same lane do not overlap."""
     text_at: float = 0.0
     """Where the text of a booking begins that no job hides."""
+    detail: str = ""
+    """How far it is, or when it starts; empty where that is not worth a line."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,7 @@ def _bar(job: Job, landing: Landing | None, now: float) -> tuple[Bar | None, tup
             return None, ()
         text = tr("starts about {time}", time=tr_moment(landing.at, now))
         made = _make_bar("waiting", job, text, max(landing.at, now), landing.until)
+        made = replace(made, detail=tr("from {time}", time=tr_moment(landing.at, now)))
         return made, landing.devices or ("",)
     began, end = job.started, job.ended
     if began is None or job.spec.where:
@@ -202,7 +205,10 @@ def _bar(job: Job, landing: Landing | None, now: float) -> tuple[Bar | None, tup
         text = tr("{state}; ends about {time}", state=text, time=tr_moment(until, now))
     made = _make_bar("running", job, text, began, until)
     if isinstance(state, Running) and state.progress is not None:
-        made = replace(made, share=state.progress.done / state.progress.total)
+        share = state.progress.done / state.progress.total
+        parts = [f"{100 * share:.0f} %"]
+        parts += [] if until is None else [tr("until {time}", time=tr_moment(until, now))]
+        made = replace(made, share=share, detail=" · ".join(parts))
     return made, state.devices or ("",)
 
 
@@ -230,7 +236,14 @@ def _bookings(snapshot: Snapshot) -> Mapping[str, Sequence[Bar]]:
         holder = tr_text(booking.holder)
         begin, end = (tr_moment(at, snapshot.time) for at in (booking.begin, booking.end))
         text = tr("Reserved for {holder}\n{begin} to {end}", holder=holder, begin=begin, end=end)
-        bar = Bar("booked", int(number), holder, text, booking.begin, booking.end)
+        bar = Bar(
+            "booked",
+            int(number),
+            tr("booked: {holder}", holder=holder),
+            text,
+            booking.begin,
+            booking.end,
+        )
         for device in booking.gpus:
             found.setdefault(device, []).append(bar)
     return found

@@ -23,6 +23,7 @@ from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import plain_tooltip
 from gpudeck.app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index, plain_cell
 from gpudeck.app.widgets.share_delegate import SHARE
+from gpudeck.app.widgets.state_pill import PLAIN
 
 HEADINGS = (
     tr_noop("Job"),
@@ -35,12 +36,15 @@ HEADINGS = (
     tr_noop("End"),
     "TFLOP/s",
 )
-WIDTHS = (56, 150, 104, 76, 140, 0, 92, 92, 76)
+WIDTHS = (84, 124, 104, 72, 140, 0, 92, 92, 76)
 """Pixels; 0 for all the width that is left."""
 PROGRESS = HEADINGS.index("Progress")
 DURATION, END = HEADINGS.index("Duration"), HEADINGS.index("End")
-OPTIONAL = tuple(map(HEADINGS.index, ("Needs", "TFLOP/s", "Device", "End")))
-"""The columns that a narrow table leaves out, in this order."""
+DEVICE = HEADINGS.index("Device")
+OPTIONAL = {HEADINGS.index("Needs"): 300, HEADINGS.index("TFLOP/s"): 300,
+            HEADINGS.index("End"): 200, DEVICE: 140}  # fmt: skip
+"""The columns that a table leaves out, in this order, where the progress would have fewer pixels
+than these."""
 _RIGHT = tuple(map(HEADINGS.index, ("Duration", "End", "TFLOP/s")))
 STATE = HEADINGS.index("State")
 NAME = HEADINGS.index("Name")
@@ -52,7 +56,10 @@ _ROLES = (
     Qt.ItemDataRole.ForegroundRole,
     Qt.ItemDataRole.TextAlignmentRole,
     SHARE,
+    PLAIN,
 )
+_SETTLED = ("done", "cancelled")
+"""The states that nobody needs to look at, which are shown as words."""
 _FIXED = Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemNeverHasChildren
 _MOVABLE = _FIXED | Qt.ItemFlag.ItemIsDragEnabled
 _MIME = "application/x-gpudeck-job"
@@ -204,22 +211,33 @@ class JobTable(QAbstractTableModel):
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
             name = f"    {row.name}" if row.id in self.rows.indented else row.name
             text = (
-                str(row.id) if line.fold is None else f"×{len(self.rows.members[row.id])}",
+                str(row.id) if line.fold is None else number_range(self.rows.members[row.id]),
                 name,
                 tr(row.state),
                 row.device,
                 line.needs,
-                row.doing,
+                row.progress or row.doing,
                 row.duration,
                 row.end,
                 row.tflops,
             )[column]
-            return plain_cell(text) if role == Qt.ItemDataRole.DisplayRole else plain_tooltip(text)
+            if role == Qt.ItemDataRole.DisplayRole:
+                return plain_cell(text)
+            return plain_tooltip(row.doing if column == PROGRESS else text)
         if role == Qt.ItemDataRole.ForegroundRole:
             return QColor(_color(line, column))
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _alignment(column)
+        if role == PLAIN:
+            return column == STATE and row.state in _SETTLED
         return row.share if role == SHARE and column == PROGRESS else None
+
+
+def number_range(numbers: Sequence[int]) -> str:
+    """Return the numbers of the jobs of a fold: 195–198, or ×4 where others are between them."""
+    first, last = min(numbers), max(numbers)
+    whole = last - first + 1 == len(numbers)
+    return (f"{first}–{last}" if last > first else str(first)) if whole else f"×{len(numbers)}"
 
 
 def _differs(old: JobLines, new: JobLines) -> bool:
@@ -279,7 +297,7 @@ def _alignment(column: int) -> int:
 def _color(line: JobLine, column: int) -> str:
     t, row = theme.tokens(), line.row
     if column == STATE:
-        return pill_color(row)
+        return t.muted if row.state in _SETTLED else pill_color(row)
     if row.meaning and column == PROGRESS:
         return theme.meaning_color(row.meaning)
     return t.muted if column in (_NUMBER, PROGRESS, _NEEDS) else t.text

@@ -10,6 +10,7 @@ from gpudeck.app.format.job_rows import STATES
 from gpudeck.app.jobs.arrangement import SortOrder
 from gpudeck.app.jobs.pinned_rows import PinnedRows
 from gpudeck.app.jobs.table import (
+    DEVICE,
     DURATION,
     END,
     HEADINGS,
@@ -26,13 +27,13 @@ from gpudeck.app.widgets.list_table import Index, ListTable, set_up_table
 from gpudeck.app.widgets.share_delegate import ShareDelegate
 from gpudeck.app.widgets.state_pill import StateDelegate
 
-_LEAST_PROGRESS = 210
-"""Pixels of the column that takes what is left; below them, others are left out."""
+_GOOD_PROGRESS = 200
+"""Pixels of the column that takes what is left, where the table can choose its width."""
 _SCARCE_PROGRESS = 90
 """Pixels of that column below which durations are left out, too, and not scrolled sideways."""
 _ARROW = 26
 """Pixels at the left of a name, where the arrow of an array or a group is."""
-_LONGEST = "999 h 59 min"
+_LONGEST = "59 min 59 s"
 """The longest text of the column of durations."""
 _LATEST = "≈ 12-28 23:58"
 """The longest text of the column of ends."""
@@ -70,6 +71,8 @@ class JobTableView(ListTable):
         self.pinned.pressed.connect(lambda row: self._go(row, extend=False))
         self.selectionModel().selectionChanged.connect(lambda *_: self.pinned.update())
         self._fit_widths()
+        self.several_devices = False
+        """Jobs can run on more than one device, so that it matters on which one they do."""
 
     def pin_active(self) -> None:
         """Keep the jobs at the upper end that run or wait in sight, unless the user sorts."""
@@ -151,9 +154,13 @@ class JobTableView(ListTable):
             header.resizeSection(column, metrics.horizontalAdvance(text) + _PADDING)
 
     def least_width(self) -> int:
-        """Return the pixels that the table needs for names, states, progress and durations."""
-        widths = sum(width for at, width in self._widths().items() if at not in OPTIONAL)
-        return widths + theme.px(_LEAST_PROGRESS) + self.verticalScrollBar().sizeHint().width()
+        """Return the pixels that the table needs for names, states, progress and durations.
+
+        Where there are several devices, it needs those of the jobs, too.
+        """
+        left_out = [at for at in OPTIONAL if at != DEVICE or not self.several_devices]
+        widths = sum(width for at, width in self._widths().items() if at not in left_out)
+        return widths + theme.px(_GOOD_PROGRESS) + self.verticalScrollBar().sizeHint().width()
 
     def _widths(self) -> dict[int, int]:
         """Return the pixels of each column, shown or not, but of the one that takes the rest."""
@@ -164,15 +171,24 @@ class JobTableView(ListTable):
             if at != PROGRESS
         }
 
+    def tell_devices(self, several: bool) -> None:
+        """Show the devices of jobs where there are several."""
+        if several != self.several_devices:
+            self.several_devices = several
+            self._fit_columns()
+
     def _fit_columns(self) -> None:
         """Leave out columns that a narrow table has no room for."""
         widths = self._widths()
-        over = sum(widths.values()) + theme.px(_LEAST_PROGRESS) - self.viewport().width()
-        for column in OPTIONAL:
-            hide = over > 0
-            over -= widths[column] if hide else 0
+        if not self.several_devices:
+            del widths[DEVICE]
+            self.setColumnHidden(DEVICE, True)
+        left = self.viewport().width() - sum(widths.values())
+        for column, least in ((at, least) for at, least in OPTIONAL.items() if at in widths):
+            hide = left < theme.px(least)
+            left += widths[column] if hide else 0
             self.setColumnHidden(column, hide)
-        self.setColumnHidden(DURATION, over > theme.px(_LEAST_PROGRESS - _SCARCE_PROGRESS))
+        self.setColumnHidden(DURATION, left < theme.px(_SCARCE_PROGRESS))
 
     def _go(self, row: int, extend: bool) -> None:
         flags, here = QItemSelectionModel.SelectionFlag, self.currentIndex().row()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
@@ -23,8 +23,9 @@ from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.mark_chart import show_tooltip
 from gpudeck.scheduler.protocol.schedule import Moved
 
-_NAMES, _HEAD, _LANE, _PAD, _GAP = 76, 26, 24, 3, 2
-"""Pixels of the names of rows, the times, a lane, above and below lanes, and between them."""
+_NAMES, _HEAD, _LANE, _HIGH, _PAD, _GAP = 76, 26, 22, 104, 3, 2
+"""Pixels of the names of rows, the times, a lane at least and at most, above and below lanes, and
+between them."""
 _NARROWEST, _TEXT, _TICK, _PILL = 4, 30, 90, 150
 """The least width of a bar, of one with text, of a tick, and the width of a job without a time."""
 _OPEN_SHARE = 0.2
@@ -39,6 +40,8 @@ class Placed:
     bar: Bar
     box: QRectF
     row: int
+    rows_to: int = -2
+    """The last of the rows that it fills; -2 where it shares its row with others."""
 
 
 class TimelineField(QWidget):
@@ -70,13 +73,23 @@ class TimelineField(QWidget):
 
     def sizeHint(self) -> QSize:
         shown = self.shown
-        rows = 0 if shown is None else sum(self._height(row.lanes) for row in shown.rows)
-        unplaced = self._height(1) if shown is not None and shown.unplaced else 0
-        return QSize(theme.px(480), theme.px(_HEAD) + rows + unplaced)
+        lanes, rows = (0, 0) if shown is None else _counts(shown)
+        height = lanes * theme.px(_LANE) + 2 * rows * theme.px(_PAD)
+        return QSize(theme.px(480), theme.px(_HEAD) + height)
+
+    @property
+    def _lane(self) -> int:
+        """Return the pixels of a lane: all lanes share the height of the field."""
+        lanes, rows = (0, 0) if self.shown is None else _counts(self.shown)
+        room = self.height() - theme.px(_HEAD) - 2 * rows * theme.px(_PAD)
+        return int(min(max(room / max(lanes, 1), theme.px(_LANE)), theme.px(_HIGH)))
 
     def placed(self, shown: QueueTimeline) -> list[Placed]:
-        """Return all bars in their places, bookings first, as jobs lie on top of them."""
-        found, top = [], float(theme.px(_HEAD))
+        """Return all bars in their places, bookings first, as jobs lie on top of them.
+
+        A job on several devices, one below the other, is one block.
+        """
+        found, top = list[Placed](), float(theme.px(_HEAD))
         for number, row in enumerate(shown.rows):
             height = self._height(row.lanes)
             for bar in row.bars:
@@ -85,14 +98,15 @@ class TimelineField(QWidget):
                 right = self._x(shown, open_end if bar.end is None else bar.end)
                 at, high = top, height
                 if bar.kind != "booked":
-                    at += theme.px(_PAD + bar.lane * _LANE)
-                    high = theme.px(_LANE - _GAP)
+                    at += theme.px(_PAD) + bar.lane * self._lane
+                    high = self._lane - theme.px(_GAP)
                 box = QRectF(left, at, max(right - left, _NARROWEST), high)
-                found.append(Placed(bar, box, number))
+                _add(found, Placed(bar, box, number), single=row.lanes == 1)
             top += height
         for at, one in enumerate(shown.unplaced):
             left = theme.px(_NAMES) + at * theme.px(_PILL)
-            box = QRectF(left, top + theme.px(_PAD), theme.px(_PILL - 6), theme.px(_LANE - _GAP))
+            high = self._lane - theme.px(_GAP)
+            box = QRectF(left, top + theme.px(_PAD), theme.px(_PILL - 6), high)
             bar = Bar("waiting", one.key, one.label, f"{one.label}\n{one.why}", shown.end, None)
             if box.right() <= self.width():
                 found.append(Placed(bar, box, -1))
@@ -154,9 +168,12 @@ class TimelineField(QWidget):
         painter.setFont(theme.font(theme.SMALL))
         painter.fillRect(self.rect(), QColor(theme.tokens().surface))
         self._paint_grid(painter, shown)
-        for one in self.placed(shown):
+        placed = self.placed(shown)
+        for one in placed:
             self._paint_bar(painter, shown, one)
         self._paint_now(painter, shown)
+        for one in placed:  # over the line, so that it can be read
+            self._paint_label(painter, shown, one)
 
     def _take_aim(self, aim: Moved | None) -> None:
         if aim != self._aim:
@@ -188,7 +205,13 @@ class TimelineField(QWidget):
         return "" if found is None or self._dragging else found.bar.tooltip
 
     def _height(self, lanes: int) -> int:
-        return theme.px(lanes * _LANE + 2 * _PAD)
+        return lanes * self._lane + 2 * theme.px(_PAD)
+
+    @property
+    def _bottom(self) -> int:
+        """Return the pixels down to the lower edge of the last row."""
+        lanes, rows = (0, 0) if self.shown is None else _counts(self.shown)
+        return theme.px(_HEAD) + lanes * self._lane + 2 * rows * theme.px(_PAD)
 
     def _x(self, shown: QueueTimeline, at: float) -> float:
         share = (at - shown.start) / (shown.end - shown.start)
@@ -208,7 +231,7 @@ class TimelineField(QWidget):
         for at, text in ticks(shown.start, shown.end, max(width // theme.px(_TICK), 2)):
             x = round(self._x(shown, at))
             painter.setPen(QColor(colors.grid))
-            painter.drawLine(x, head, x, self.sizeHint().height())
+            painter.drawLine(x, head, x, self._bottom)
             if abs(x - self._x(shown, shown.now)) > near and x < width - near:
                 painter.setPen(QColor(colors.muted))
                 painter.drawText(QRectF(x + 5, 0, near * 2, head), _LEFT, text)
@@ -225,7 +248,7 @@ class TimelineField(QWidget):
         colors, text = theme.tokens(), tr("now")
         x = self._x(shown, shown.now)
         painter.setPen(QPen(QColor(colors.accent), 2))
-        painter.drawLine(QPointF(x, theme.px(_HEAD) - 4), QPointF(x, self.sizeHint().height()))
+        painter.drawLine(QPointF(x, theme.px(_HEAD) - 4), QPointF(x, self._bottom))
         width = painter.fontMetrics().horizontalAdvance(text) + theme.px(14)
         pill = QRectF(x - width / 2, 3, width, theme.px(18))
         painter.setPen(Qt.PenStyle.NoPen)
@@ -237,42 +260,102 @@ class TimelineField(QWidget):
     def _paint_bar(self, painter: QPainter, shown: QueueTimeline, one: Placed) -> None:
         bar, box, colors = one.bar, one.box, theme.tokens()
         if bar.kind == "booked":
-            tint = QColor(colors.throttled)
-            tint.setAlphaF(0.35)
-            painter.fillRect(box, QBrush(tint, Qt.BrushStyle.BDiagPattern))
-            inside = box.adjusted(self._x(shown, bar.text_at) - box.left() + 6, 0, -4, 0)
-            self._write(painter, bar.label, inside, QColor(colors.throttled))
+            painter.fillRect(box, hatch())
             return
-        fill, edge, text = _look(bar)
+        fill, edge, _ = look(bar)
         if bar.key == self.selected or (self._aim is not None and bar.key == self._aim.job):
             edge = QColor(colors.accent)
         style = Qt.PenStyle.DashLine if bar.kind == "waiting" else Qt.PenStyle.SolidLine
         painter.setPen(QPen(edge, 1.5 if bar.key == self.selected else 1, style))
         painter.setBrush(_fading(fill, box) if bar.end is None and one.row >= 0 else fill)
-        before = bar.start < shown.start and one.row >= 0  # it began left of the axis
+        before = _begins_before(shown, one)
         shape = box.adjusted(-8 if before else 0.5, 0.5, -0.5, -0.5)
         painter.save()
         painter.setClipRect(box)
         painter.drawRoundedRect(shape, 4, 4)
         painter.restore()
         if bar.share is not None:  # a line, as the filled part of a bar would be a time
-            low = box.adjusted(4, box.height() - 4, -4, -2)
+            low = box.adjusted(6, box.height() - 7, -6, -4)
+            painter.fillRect(low, QColor(colors.line))
             low.setWidth(bar.share * low.width())
             painter.fillRect(low, QColor(colors.accent))
-        label = f"‹ {bar.label}" if before else bar.label
-        self._write(painter, label, box.adjusted(6, 0, -4, 0), text)
 
-    def _write(self, painter: QPainter, text: str, box: QRectF, color: QColor) -> None:
-        """Write a text as far as there is room."""
-        if box.width() >= theme.px(_TEXT):
+    def _paint_label(self, painter: QPainter, shown: QueueTimeline, one: Placed) -> None:
+        """Write what a bar is, and below it how far it is or when it starts if there is room."""
+        bar, box = one.bar, one.box
+        if bar.kind == "booked":
+            inside = box.adjusted(self._x(shown, bar.text_at) - box.left() + 6, 0, -4, 0)
+            self._write(painter, bar.label, inside, QColor(theme.tokens().throttled))
+            return
+        metrics, inside = painter.fontMetrics(), box.adjusted(6, 0, -4, 0)
+        label = f"‹ {bar.label}" if _begins_before(shown, one) else bar.label
+        if metrics.horizontalAdvance(label) > inside.width():
+            label = str(bar.key)  # the tooltip has the name
+        fill, _, text = look(bar)
+        line = metrics.height()
+        if bar.detail and box.height() >= 3 * line:
+            second = inside.adjusted(0, line, 0, 0 if bar.share is None else -4)
+            if metrics.horizontalAdvance(bar.detail) <= inside.width():
+                self._write(painter, bar.detail, second, QColor(theme.tokens().muted), fill)
+                inside = inside.adjusted(0, 0, 0, -line - (0 if bar.share is None else 4))
+        self._write(painter, label, inside, text, fill)
+
+    def _write(
+        self, painter: QPainter, text: str, box: QRectF, color: QColor, ground: QColor | None = None
+    ) -> None:
+        """Write a text as far as there is room, on a ground that hides the line of the present."""
+        if box.width() >= min(theme.px(_TEXT), painter.fontMetrics().horizontalAdvance(text)):
             shown = painter.fontMetrics().elidedText(
                 text, Qt.TextElideMode.ElideRight, int(box.width())
             )
+            if ground is not None:
+                width, height = painter.fontMetrics().horizontalAdvance(shown), _line(painter)
+                top = box.center().y() - height / 2
+                painter.fillRect(QRectF(box.left(), top, width, height), ground)
             painter.setPen(color)
             painter.drawText(box, _LEFT, shown)
 
 
-def _look(bar: Bar) -> tuple[QColor, QColor, QColor]:
+def _line(painter: QPainter) -> int:
+    """Return the pixels of the height of a line of text."""
+    return painter.fontMetrics().height()
+
+
+def _counts(shown: QueueTimeline) -> tuple[int, int]:
+    """Return the number of all lanes, and of rows, with the one of jobs without a known start."""
+    extra = int(bool(shown.unplaced))
+    return sum(row.lanes for row in shown.rows) + extra, len(shown.rows) + extra
+
+
+def _add(found: list[Placed], one: Placed, *, single: bool) -> None:
+    """Add a bar, or enlarge that of the same job in the row above.
+
+    Args:
+        single: The row has one lane.
+    """
+    for at, above in enumerate(found):
+        same = (above.bar.key, above.bar.kind) == (one.bar.key, one.bar.kind)
+        if single and same and above.bar.lane == 0 and above.rows_to == one.row - 1:
+            text_at = min(above.bar.text_at, one.bar.text_at)
+            bar = replace(above.bar, text_at=text_at)
+            found[at] = Placed(bar, above.box.united(one.box), above.row, one.row)
+            return
+    found.append(Placed(one.bar, one.box, one.row, one.row if single else -2))
+
+
+def _begins_before(shown: QueueTimeline, one: Placed) -> bool:
+    """Return whether a job began left of the axis."""
+    return one.bar.start < shown.start and one.row >= 0
+
+
+def hatch() -> QBrush:
+    """Return what bookings are filled with."""
+    tint = QColor(theme.tokens().throttled)
+    tint.setAlphaF(0.35)
+    return QBrush(tint, Qt.BrushStyle.BDiagPattern)
+
+
+def look(bar: Bar) -> tuple[QColor, QColor, QColor]:
     """Return the colours of a bar: its ground, its edge and its text."""
     colors = theme.tokens()
     if bar.kind == "running":

@@ -9,10 +9,11 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
 from gpudeck.app.jobs.queue_timeline import change_text, queue_timeline
 from gpudeck.app.jobs.timeline_field import TimelineField
+from gpudeck.app.jobs.timeline_legend import TimelineLegend
 from gpudeck.app.language.texts import tr
 from gpudeck.app.link.link import Link
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import column, label, set_text
+from gpudeck.app.widgets.controls import Stretch, column, label, row, set_text
 from gpudeck.scheduler.protocol.jobs import Queued
 from gpudeck.scheduler.protocol.schedule import Landing, Moved
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -48,7 +49,8 @@ class TimelineView(QWidget):
         area.setFrameShape(QFrame.Shape.NoFrame)
         area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusProxy(self.field)
-        layout = column(area, self.hint)
+        below = row(Stretch(self.hint), TimelineLegend(), spacing=theme.M)
+        layout = column(Stretch(area), below)
         layout.setContentsMargins(theme.M, theme.M, theme.M, theme.M)
         self.setLayout(layout)
 

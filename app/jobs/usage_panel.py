@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from gpudeck.app.format.usage import Period, UsageRow, add_up, ended_jobs, work_share
 from gpudeck.app.format.values import NOT_AVAILABLE
+from gpudeck.app.jobs.usage_chart import UsageBar, UsageChart
 from gpudeck.app.jobs.verdict_view import VerdictView
 from gpudeck.app.language.texts import tr, tr_decimal, tr_moment, tr_noop, tr_whole
 from gpudeck.app.link.link import Link
@@ -22,7 +24,6 @@ from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import (
     Stretch,
     add_shortcuts,
-    button,
     card,
     choice_box,
     column,
@@ -32,6 +33,7 @@ from gpudeck.app.widgets.controls import (
     set_text,
 )
 from gpudeck.app.widgets.list_table import (
+    Index,
     RowTable,
     TableColumn,
     chosen_row,
@@ -39,6 +41,7 @@ from gpudeck.app.widgets.list_table import (
     list_table,
     show_rows,
 )
+from gpudeck.app.widgets.share_delegate import SHARE, ShareDelegate
 from gpudeck.language.numbers import energy
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 
@@ -46,17 +49,18 @@ if TYPE_CHECKING:
     from gpudeck.app.link.call import Call
 
 COLUMNS = (
-    TableColumn(tr_noop("User"), 0),
-    TableColumn(tr_noop("Time"), 140),
-    TableColumn(tr_noop("Jobs"), 60, right=True),
-    TableColumn(tr_noop("GPU-hours"), 84, right=True, help=tr_noop("GPUs held, times the hours")),
+    TableColumn(tr_noop("User"), 140),
+    TableColumn(tr_noop("Time"), 150),
+    TableColumn(tr_noop("Jobs"), 70, right=True),
+    TableColumn(tr_noop("GPU-hours"), 0, right=True, help=tr_noop("GPUs held, times the hours")),
     TableColumn(
-        tr_noop("Busy"), 70, right=True, help=tr_noop("The share of these in which GPUs worked")
+        tr_noop("Busy"), 100, right=True, help=tr_noop("The share of these in which GPUs worked")
     ),
-    TableColumn(tr_noop("Energy"), 84, right=True),
+    TableColumn(tr_noop("Energy"), 100, right=True),
 )
-_OPTIONAL = {2: 60, 5: 60}
-"""The columns that a narrow table leaves out where users would have fewer pixels than these."""
+_HOURS, _BUSY = 3, 4
+_OPTIONAL = {2: 90, 5: 90}
+"""The columns that a narrow table leaves out where GPU-hours would have fewer pixels than these."""
 PERIODS: dict[str, tuple[Period, float]] = {
     tr_noop("By week"): ("week", 12 * 7 * 86400.0),
     tr_noop("By month"): ("month", 366 * 86400.0),
@@ -84,7 +88,21 @@ class UsageLine:
     key: tuple[str, str]
     cells: tuple[str, ...]
     usage: UsageRow
+    share: float
+    """The GPU-hours beside the most that are listed, 0 to 1."""
     tooltip: str = ""
+
+
+class UsageTable(RowTable[UsageLine]):
+    """List what persons used, with bars of the hours and of the share in which GPUs worked."""
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if role == SHARE:
+            line = self.rows[index.row()]
+            read = line.usage.read_hours
+            worked = line.usage.worked_hours / read if read else None
+            return {_HOURS: line.share, _BUSY: worked}.get(index.column())
+        return super().data(index, role)
 
 
 class UsagePanel(QWidget):
@@ -97,25 +115,25 @@ class UsagePanel(QWidget):
         self._link = link
         self._snapshot: Snapshot | None = None
         self._asked: ReadUsage | None = None
-        self.model = RowTable[UsageLine](COLUMNS)
+        self.model, self.chart = UsageTable(COLUMNS), UsageChart()
         widths = [c.width for c in COLUMNS]
         self.table = list_table(self.model, widths, tr_noop("Usage"), optional=_OPTIONAL)
+        for bars in (_HOURS, _BUSY):
+            self.table.setItemDelegateForColumn(bars, ShareDelegate(self.table, above=4))
         self.table.selectionModel().currentRowChanged.connect(self._judge)
         self.by = choice_box(tr("Usage"), PERIODS)
         self.by.currentIndexChanged.connect(self._read)
         self.empty = empty_label()
         self.verdicts = VerdictView()
-        self.close_button = button(tr("Close"), self.closed, tooltip="Esc")
         add_shortcuts(self, {"Esc": self.closed.emit})
         self.setFocusProxy(self.table)
         frame, self._stack = list_card(self.table, self.empty)
         inner = QVBoxLayout()
         inner.setSpacing(theme.M)
         inner.addLayout(row(label(tr("Usage"), strong=True), Stretch(), self.by))
-        inner.addWidget(frame, 1)
+        inner.addWidget(self.chart)
         inner.addWidget(self.verdicts)
-        inner.addLayout(row(Stretch(), self.close_button))
-        self.setLayout(column(card(inner)))
+        self.setLayout(column(card(inner), Stretch(frame)))
 
     def show_snapshot(self, snapshot: Snapshot) -> None:
         """Read the usage anew from time to time."""
@@ -133,7 +151,11 @@ class UsagePanel(QWidget):
     def _take(self, asked: ReadUsage, found: tuple[UsageRow, ...]) -> None:
         if asked is self._asked:
             set_text(self.empty, tr("No job has ended in this time."))
-            show_rows(self.table, self.model, tuple(_line(usage, asked.by) for usage in found))
+            most = max((usage.gpu_hours for usage in found), default=0.0)
+            lines = tuple(_line(usage, asked.by, most) for usage in found)
+            show_rows(self.table, self.model, lines)
+            self.chart.show_bars(_bars(lines))
+            self.chart.setVisible(most > 0)
             self._stack.setCurrentIndex(0 if found else 1)
             self._judge()
 
@@ -155,14 +177,22 @@ def _days(week: str) -> str:
     monday = date.fromisoformat(f"{week}-1")
     first, last = (monday + timedelta(days) for days in (0, 6))
     begin, end = (tr_moment(time.mktime(day.timetuple()), form="date") for day in (first, last))
-    return f"{first.day}–{end}" if first.month == last.month else f"{begin} – {end}"
+    return f"{first.day:02d}–{end}" if first.month == last.month else f"{begin} – {end}"
 
 
-def _line(usage: UsageRow, by: Period) -> UsageLine:
+def _bars(lines: Sequence[UsageLine]) -> list[UsageBar]:
+    """Return a bar for each period, the oldest first."""
+    found: dict[str, list[tuple[str, float]]] = {}
+    for line in reversed(lines):
+        found.setdefault(line.usage.period, []).append((line.usage.user, line.usage.gpu_hours))
+    return [UsageBar(period, tuple(hours)) for period, hours in found.items()]
+
+
+def _line(usage: UsageRow, by: Period, most: float) -> UsageLine:
     key = (usage.period, usage.user)
     if by == "week":
         usage = msgspec.structs.replace(usage, period=_days(usage.period))
     used = NOT_AVAILABLE if usage.joules is None else tr_decimal(energy(usage.joules))
     hours = tr_decimal(f"{usage.gpu_hours:.1f}")
     cells = (usage.user, usage.period, tr_whole(usage.jobs), hours, work_share(usage), used)
-    return UsageLine(key, cells, usage)
+    return UsageLine(key, cells, usage, usage.gpu_hours / most if most else 0.0)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QWidget
 
 from gpudeck.app.language.texts import tr
 from gpudeck.app.runs.verdicts import Verdict
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import elided, label, set_tooltip
+from gpudeck.app.widgets.controls import label, set_tooltip
 from gpudeck.language.numbers import capitalized
 
+_SIDES = (Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag(0))
+"""The certainty stands beside the first line of a text; the text takes all the room."""
 MOST = 4
 """The most verdicts that are shown; the tooltip has the rest."""
 
@@ -27,10 +30,12 @@ class VerdictView(QWidget):
         self._grid.setHorizontalSpacing(theme.M)
         self._grid.setVerticalSpacing(2)
         self._grid.setColumnStretch(1, 1)
-        self._lines = [(label(meaning="muted", size="small"), elided()) for _ in range(MOST)]
+        self._lines = [
+            (label(meaning="muted", size="small"), label(wrap=True)) for _ in range(MOST)
+        ]
         for at, line in enumerate(self._lines):
             for column, part in enumerate(line):
-                self._grid.addWidget(part, at, column)
+                self._grid.addWidget(part, at, column, _SIDES[column])
         self.shown: tuple[Verdict, ...] = ()
         self.show_verdicts(())
 
@@ -42,7 +47,8 @@ class VerdictView(QWidget):
             certainty.setVisible(there)
             text.setVisible(there)
             if there:
-                certainty.setText(capitalized(tr(found[at].certainty)))
+                same = at > 0 and found[at].certainty == found[at - 1].certainty
+                certainty.setText("" if same else capitalized(tr(found[at].certainty)))
                 text.setText(found[at].text)
         lines = [f"{capitalized(tr(one.certainty))}: {one.text}" for one in found]
         set_tooltip(self, "\n".join(lines))

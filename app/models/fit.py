@@ -57,7 +57,7 @@ class Fit(NamedTuple):
         room = self.room
         used = (
             (tr("weights"), room.weights),
-            (tr("to compute with"), room.work),
+            (tr("working memory"), room.work),
             (tr("cache"), room.cache),
         )
         return (*used, (tr("stays free"), max(self.free - sum(size for _, size in used), 0)))
@@ -91,7 +91,7 @@ def fit(
     if place == CPU:
         where = "CPU"
     elif recorded:
-        where = tr("CPU, as the GPUs shown are recordings")
+        where = tr("CPU, as a recording is shown")
     else:
         where = tr("CPU, as this machine has no GPU")
     return _fit(footprint, options, "cpu", where, host_free) if host_free else None

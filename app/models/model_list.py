@@ -102,7 +102,7 @@ def matches(model: Model, text: str) -> bool:
 
 
 ORDERS: dict[str, Callable[[Model], tuple[float, str]]] = {
-    tr_noop("Name"): lambda model: (0.0, model.name.lower()),
+    tr_noop("Sort by name"): lambda model: (0.0, model.name.lower()),
     tr_noop("Largest first"): lambda model: (-float(model.bytes), model.name.lower()),
     tr_noop("Smallest first"): lambda model: (float(model.bytes), model.name.lower()),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from PySide6.QtCore import Qt, Signal
@@ -40,6 +41,7 @@ from gpudeck.app.widgets.controls import (
     ProgressLine,
     Stretch,
     button,
+    card,
     choice_box,
     clear_panel,
     column,
@@ -62,6 +64,8 @@ _WIDE = 1700
 """Pixels of width from which on served and stored models stand side by side."""
 T = TypeVar("T")
 
+EXAMPLES = ("Qwen3 4B", "Llama 3.2 3B Instruct", "Phi-4 mini", "Gemma 3 4B", "RWKV-7")
+"""What people search for, which needs no translation."""
 EMPTY = tr_noop(
     "No models yet: answers are written from templates, with the same facts.\n"
     "Drop the folder of a model here, add one, or download one from Hugging Face."
@@ -91,7 +95,7 @@ class ModelsPage(QWidget):
         self.setAcceptDrops(True)
         self._make_sources()
         self._make_list()
-        bind_actions(self, {"models.leave": self._leave})
+        bind_actions(self, {"models.leave": self.left.emit})
         self._lay_out()
         self.setFocusProxy(self.filter)
         self.refresh()
@@ -110,6 +114,7 @@ class ModelsPage(QWidget):
         self.unfinished.wanted.connect(self._start_download)
         self.download = button(
             tr("Search"),
+            kind="primary",
             tooltip=tr(
                 "Download the .safetensors weights, configuration and vocabulary, but no code"
             ),
@@ -129,12 +134,12 @@ class ModelsPage(QWidget):
         self.add_folder.clicked.connect(self._browse)
         self.add_file = button(tr("Add file…"), tooltip=tr("Add a .safetensors or .pth file"))
         self.add_file.clicked.connect(self._browse_file)
-        self.add = button(
-            tr("Add model…"),
-            self._open_sources,
-            kind="primary",
-            tooltip=tr("Download a model from Hugging Face, or add a folder or a file"),
-        )
+        self.examples = [
+            button(name, partial(self._search, name), kind="quiet", tooltip=tr("Search for it"))
+            for name in EXAMPLES
+        ]
+        for example in self.examples:
+            example.setProperty("chip", "true")
 
     def _make_list(self) -> None:
         """Make the list of models with its filter, and what is said about it."""
@@ -164,14 +169,14 @@ class ModelsPage(QWidget):
             self.list_models()
         used = self._used
         busy = bool(self._timing[0])
-        for path, card in self.cards.items():
+        for path, made in self.cards.items():
             timing = self._timing[1] if path == self._timing[0] else ""
-            in_use, needed = is_used(card.model, used), needs(card.model, self._state.snapshot)
+            in_use, needed = is_used(made.model, used), needs(made.model, self._state.snapshot)
             served, speed = self.serving.state_of(path), self._speeds.get(path, "")
-            card.show_state(in_use, served, needed, timing, speed, busy)
-            if card.serve is not None:
+            made.show_state(in_use, served, needed, timing, speed, busy)
+            if made.serve is not None:
                 free = self.serving.now.host_free
-                card.serve.show_memory(self._state.snapshot, free, bool(served[0]))
+                made.serve.show_memory(self._state.snapshot, free, bool(served[0]))
         self._show_matching()
         self.empty.setVisible(not self.found)
         self.filter.setVisible(bool(self.found))
@@ -287,14 +292,14 @@ class ModelsPage(QWidget):
         if found == self.found and self.cards:
             return
         self.found = found
-        for card in self.cards.values():
-            self._stored.removeWidget(card)
-            card.deleteLater()
+        for made in self.cards.values():
+            self._stored.removeWidget(made)
+            made.deleteLater()
         self.cards = {model.path: ModelCard(model) for model in found}
-        for path, card in self.cards.items():
-            card.acted.connect(lambda what, p=path: self._act(what, p))
-            if card.serve is not None:
-                card.serve.started.connect(self.serving.start)
+        for path, made in self.cards.items():
+            made.acted.connect(lambda what, p=path: self._act(what, p))
+            if made.serve is not None:
+                made.serve.started.connect(self.serving.start)
         self._arrange()
         self.refresh()
         self.listed.emit()
@@ -368,32 +373,25 @@ class ModelsPage(QWidget):
     def _arrange(self) -> None:
         """Show the models that the user looks for, in the chosen order."""
         order = ORDERS[self.order.currentData()]
-        cards = sorted(self.cards.values(), key=lambda card: order(card.model))
-        for card in cards:
-            self._stored.removeWidget(card)
-            self._stored.insertWidget(self._stored.count() - 1, card)
+        cards = sorted(self.cards.values(), key=lambda made: order(made.model))
+        for made in cards:
+            self._stored.removeWidget(made)
+            self._stored.insertWidget(self._stored.count() - 1, made)
         self._show_matching()
 
     def _show_matching(self) -> None:
         """Show the models that the user looks for, except those that are served, further above."""
         rest = [c for path, c in self.cards.items() if not self.serving.state_of(path)[0]]
-        found = [card for card in rest if matches(card.model, self.filter.text())]
-        for card in self.cards.values():
-            card.setVisible(card in found)
+        found = [made for made in rest if matches(made.model, self.filter.text())]
+        for made in self.cards.values():
+            made.setVisible(made in found)
         self.stored.setVisible(bool(self.cards))
         set_text(self.stored, _stored(len(found), len(rest)))
 
-    def _open_sources(self) -> None:
-        """Show where models come from, or hide it."""
-        self.sources.setVisible(self.sources.isHidden())
-        (self.name if self.sources.isVisible() else self.filter).setFocus()
-
-    def _leave(self) -> None:
-        """Hide where models come from, or else leave the page."""
-        if self.sources.isVisible():
-            self._open_sources()
-        else:
-            self.left.emit()
+    def _search(self, words: str) -> None:
+        """Search for one of the examples."""
+        self.name.setText(words)
+        self._find_or_download()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -403,12 +401,11 @@ class ModelsPage(QWidget):
         self.serving.enlarge(wanted=wide)
 
     def _lay_out(self) -> None:
-        self.sources = clear_panel(
-            column(
-                row(Stretch(self.name), self.download, self.add_folder, self.add_file), self.offers
-            )
-        )
-        self.sources.hide()
+        examples = row(label(tr("Such as:"), size="small", meaning="muted"), *self.examples)
+        examples.addStretch()
+        title = label(tr("Find a model"), strong=True)
+        line = row(title, Stretch(self.name), self.download, spacing=theme.M)
+        self.sources = card(column(line, examples, self.offers))
         self._stored = column(self.stored, Stretch())
         stored, inner = clear_panel(self._stored), QWidget()
         inner.setProperty("clear", "true")
@@ -419,10 +416,10 @@ class ModelsPage(QWidget):
         self._body.addWidget(stored, 1)
         scroll = EdgeScrollArea(inner, tr("Models"))
         self.setProperty(REACHES_EDGE, True)
-        line = row(self.filter, self.order, Stretch(), self.add)
+        line = row(self.filter, self.order, Stretch(), self.add_folder, self.add_file)
         running = row(Stretch(self.progress), self.stop)
         above = column(
-            line, self.sources, self.unfinished, self.bar, running, self.said, self.none, self.empty
+            self.sources, line, self.unfinished, self.bar, running, self.said, self.none, self.empty
         )
         above.setContentsMargins(0, 0, theme.M, 0)
         self.setLayout(column(above, Stretch(scroll)))

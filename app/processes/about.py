@@ -18,16 +18,17 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QSizePolicy
 
 from gpudeck.app.charts.spark_card import SparkCard
+from gpudeck.app.format.values import clock
 from gpudeck.app.language.texts import tr, tr_decimal
 from gpudeck.app.link.link import Link
 from gpudeck.app.processes.past import MONTH_S, ProcessCurves, ReadUse
-from gpudeck.app.processes.process_rows import CPU, MEMORY, SM_SHARE, ProcessRow
+from gpudeck.app.processes.process_rows import CPU, MEMORY, NAME, SM_SHARE, ProcessRow
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import Stretch, button, column, elided, label, row, set_text
 from gpudeck.app.widgets.safe_text import SafeText
 from gpudeck.language.numbers import duration
 from gpudeck.scheduler.protocol.devices import Detail, Process
-from gpudeck.scheduler.protocol.past_processes import use_of
+from gpudeck.scheduler.protocol.past_processes import EndedProcess, use_of
 
 _KEPT, _KEPT_S = 120, 240.0
 """Readings that are kept of each process, and the seconds that they last."""
@@ -36,7 +37,9 @@ _COMMAND_HEIGHT = 100
 Form = Literal["low", "below", "beside"]
 """Charts beside the texts, in a row below them, or one below the other."""
 _HEIGHTS: dict[Form, int] = {"low": 96, "below": 150, "beside": 240}
-"""The height of a chart."""
+"""The least height of a chart."""
+_MOST = 320
+"""The greatest one."""
 _Key = tuple[str, int, int]
 _Readings = tuple[float, float, float]
 """Bytes, and the loads of the GPU and of the CPU in percent; NaN where one is not known."""
@@ -47,6 +50,8 @@ class ProcessAbout(QFrame):
 
     copied = Signal()
     """The user wants the command in the clipboard."""
+    job_wanted = Signal(int)
+    """The user wants to see the job with this number."""
 
     def __init__(self, link: Link) -> None:
         super().__init__()
@@ -58,6 +63,8 @@ class ProcessAbout(QFrame):
         self.title = label(strong=True)
         self.facts = elided(size="small", meaning="muted")
         self.copy = button(tr("Copy command"), self.copied, kind="quiet")
+        self.open_job = button("", self._want_job, tooltip=tr("Show the job on the Jobs page"))
+        self._job: int | None = None
         self.command = SafeText()
         self.command.setAccessibleName(tr("Command of the process"))
         self.memory, self.load = (
@@ -66,7 +73,7 @@ class ProcessAbout(QFrame):
         )
         self._readings: dict[_Key, deque[_Readings]] = {}
         texts = column(
-            row(self.title, Stretch(self.facts), self.copy, spacing=theme.M),
+            row(self.title, Stretch(self.facts), self.copy, self.open_job, spacing=theme.M),
             self.command,
             spacing=theme.S,
         )
@@ -94,10 +101,11 @@ class ProcessAbout(QFrame):
         self._body.setDirection(across if form == "low" else down)
         self._charts.setDirection(down if form == "beside" else across)
         for chart in (self.memory, self.load):
-            chart.setFixedHeight(theme.px(_HEIGHTS[form]))
-        for at, stretch in enumerate((1, 1, 0) if form == "low" else (0, 0, 1)):
+            chart.setMinimumHeight(theme.px(_HEIGHTS[form]))
+            chart.setMaximumHeight(theme.px(_HEIGHTS[form] if form == "low" else _MOST))
+        for at, stretch in enumerate((1, 1, 0) if form == "low" else (0, 1000, 1)):
             self._body.setStretch(at, stretch)
-        vertical = policies.Preferred if form == "beside" else policies.Maximum
+        vertical = policies.Maximum if form == "low" else policies.Preferred
         self.setSizePolicy(policies.Preferred, vertical)
         self._fit_command()
 
@@ -123,29 +131,48 @@ class ProcessAbout(QFrame):
             now: Seconds since the epoch.
         """
         process = chosen.process
-        set_text(self.title, f"{process.name} · PID {process.pid}")
+        set_text(self.title, f"{chosen.cells[NAME]} · PID {process.pid}")
+        self._job = process.job
+        self.open_job.setVisible(process.job is not None)
+        if process.job is not None:
+            self.open_job.setText(tr("Open job {job}", job=process.job))
         set_text(self.facts, _facts(process))
         if (command := chosen.cells[-1]) != self.command.toPlainText():
             self.command.setPlainText(command)
             self._fit_command()
-        self.copy.setEnabled(bool(process.command))
+        # what past processes were started with is not kept
+        self.copy.setVisible(bool(process.command))
+        self.command.setVisible(bool(process.command) or command != process.name)
         device = chosen.device.id if chosen.device else ""
         known = self._readings.get(_key(device, process)) or (_readings(process),)
-        missing = np.full((_KEPT - len(known), 3), math.nan)  # the curve ends at the present
+        age = now - process.start if process.start else _KEPT_S
+        span = min(max(age, len(known) * _KEPT_S / _KEPT), _KEPT_S)
+        points = round(span / _KEPT_S * _KEPT)
+        missing = np.full((points - len(known), 3), math.nan)  # the curve ends at the present
         sizes, loads, cpu_loads = np.vstack((missing, np.array(known))).T
-        on_cpu, span = process.kind == "cpu", _KEPT_S
+        on_cpu = process.kind == "cpu"
         began = max(process.start or now - MONTH_S, now - MONTH_S) if since is None else since
-        if not on_cpu and now - began > _KEPT_S:
+        until = now
+        if isinstance(process, EndedProcess):
+            began, until = max(began, process.start), max(process.last, process.start + 1)
+        if not on_cpu and (now - began > _KEPT_S or until < now):
             key = use_of(device, process).key
-            self._read(ReadUse(key, began, now))
+            self._read(ReadUse(key, began, until))
             if self._past is not None and self._past.request.key == key:
                 sizes, loads, span = self._past.sizes, self._past.loads, now - began
         for chart in (self.memory, self.load):
-            chart.show_span(tr_decimal(duration(span)))
+            if until < now - _KEPT_S / _KEPT:
+                chart.show_ends(clock(began, now), clock(until, now))
+            else:
+                chart.show_span(tr_decimal(duration(span)))
         self.load.title = tr("CPU") if on_cpu else tr("GPU load")
         self.memory.show_values(sizes, None, chosen.cells[MEMORY], unit=2.0**30)
         shown, top = (cpu_loads, None) if on_cpu else (loads, 100.0)
         self.load.show_values(shown, top, chosen.cells[CPU if on_cpu else SM_SHARE])
+
+    def _want_job(self) -> None:
+        if self._job is not None:
+            self.job_wanted.emit(self._job)
 
     def _read(self, wanted: ReadUse) -> None:
         """Request the use of a process, again from time to time."""

@@ -23,7 +23,7 @@ from gpudeck.app.processes.process_rows import (
 )
 
 GROUPINGS: dict[str, tuple[int, str] | None] = {
-    tr_noop("No groups"): None,
+    tr_noop("Group: none"): None,
     tr_noop("By user"): (USER, tr_noop("no known user")),
     tr_noop("By job"): (JOB, tr_noop("no job")),
     tr_noop("By container"): (CONTAINER, tr_noop("no container")),

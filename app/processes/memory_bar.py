@@ -31,4 +31,5 @@ class MemoryBar(PartsBar):
         shown = [*parts, *((Part(unlisted, self.hidden),) if self.hidden else ())]
         grey = (others, unlisted)
         taken = [BarPart(p.name, p.size, "muted" if p.name in grey else "") for p in shown]
-        self.show_parts([*taken, BarPart(tr("free"), max(total - used, 0.0), "line")])
+        free = [BarPart(tr("free"), total - used, "line")] if total > used else []
+        self.show_parts([*taken, *free])

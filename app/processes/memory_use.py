@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QFrame
 
-from gpudeck.app.format.values import memory
+from gpudeck.app.format.values import device_label, memory
 from gpudeck.app.language.texts import tr
+from gpudeck.app.processes.device_bars import DeviceBars, DeviceUse
 from gpudeck.app.processes.grouping import memory_parts, process_lines
 from gpudeck.app.processes.memory_bar import MOST, MemoryBar
 from gpudeck.app.processes.process_rows import MEMORY, ProcessRow, percent
@@ -29,12 +30,16 @@ class MemoryUse(QFrame):
         super().__init__()
         self.setProperty("card", "true")
         self.usage = label(meaning="muted")
-        self.bar = MemoryBar()
+        self.bar, self.each = MemoryBar(), DeviceBars()
         self.unlisted = elided(size="small", meaning="muted")
         """Says what the memory is that no listed process uses."""
         title = label(tr("Memory"), strong=True)
         inside = column(
-            row(title, self.usage, Stretch(), spacing=theme.S), self.bar, self.unlisted, spacing=0
+            row(title, self.usage, Stretch(), spacing=theme.S),
+            self.bar,
+            self.each,
+            self.unlisted,
+            spacing=0,
         )
         inside.setContentsMargins(theme.L, theme.M, theme.L, theme.S)
         self.setLayout(inside)
@@ -46,6 +51,7 @@ class MemoryUse(QFrame):
         total = sum(memory_totals(snapshot).values())
         self.setVisible(bool(rows) and total > 0)
         lines = process_lines(rows, grouping, frozenset(), MEMORY, True, lambda _: None)
+        self.each.show_devices(_device_uses(snapshot))
         self.bar.show_owners(memory_parts(lines, grouping, MOST), used, total)
         loads = [each.process.cpu for each in rows if each.process.cpu is not None]
         parts = [tr("{used} of {total} in use", used=memory(used), total=memory(total))]
@@ -59,6 +65,16 @@ class MemoryUse(QFrame):
             amount=memory(self.bar.hidden),
         )
         show_if_any(self.unlisted, hidden if self.bar.hidden else "")
+
+
+def _device_uses(snapshot: Snapshot) -> list[DeviceUse]:
+    """Return the memory of each GPU that reports it."""
+    totals = memory_totals(snapshot)
+    return [
+        DeviceUse(device_label(s.device), s.reading.values.get("mem_used", 0.0), total)
+        for s in snapshot.devices
+        if s.reading is not None and (total := totals.get(s.device.id)) is not None
+    ]
 
 
 def memory_totals(snapshot: Snapshot) -> dict[str, float]:

@@ -74,6 +74,8 @@ class ProcessesPage(QWidget):
         self.commands = ProcessActions(self, link)
         self.end, self.question = self.commands.end, self.commands.question
         self._past = PastReader(self, link)
+        self._beside = False
+        """The description is beside the list, not below it."""
         self.poller = DetailsPoller(self, link)
         self.acts = self._bind()
         self._connect()
@@ -90,6 +92,7 @@ class ProcessesPage(QWidget):
         self.commands.changed.connect(self.poller.request)
         self.commands.job_chosen.connect(self.job_chosen)
         self.about.copied.connect(self.commands.copy_command)
+        self.about.job_wanted.connect(self.job_chosen)
         self._past.read.connect(self.refresh)
         self.poller.read.connect(self._take_details)
         self.poller.failed.connect(self._show_problem)
@@ -117,7 +120,7 @@ class ProcessesPage(QWidget):
         self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._body.setSpacing(theme.S)
         self._body.addWidget(self.list, 3)
-        self._body.addWidget(self.about)
+        self._body.addWidget(self.about, 2)
         self.setLayout(column(above, self.question, self.use, Stretch(self._body)))
         self.setFocusProxy(self.table)
 
@@ -127,7 +130,7 @@ class ProcessesPage(QWidget):
         beside = self.width() >= theme.px(_BESIDE)
         directions = QBoxLayout.Direction
         self._body.setDirection(directions.LeftToRight if beside else directions.TopToBottom)
-        self._body.setStretch(1, 2 if beside else 0)
+        self._beside = beside
         low = self.height() < theme.px(_LOW) and self.width() >= theme.px(_NARROW)
         self.about.arrange("beside" if beside else "low" if low else "below")
 
@@ -177,12 +180,16 @@ class ProcessesPage(QWidget):
         self.refresh()
 
     def _show_chosen(self) -> None:
-        """Describe the chosen process, and enable what can be done with it."""
+        """Describe the chosen process, or the first one, and enable what can be done with it."""
         chosen, snapshot = self.chosen(), self._state.snapshot
-        self.about.setVisible(chosen is not None)
-        if chosen is not None and snapshot is not None:
+        told = chosen
+        if self.list.chosen_line() is None and self.height() >= theme.px(_LOW):
+            told = self.list.first
+        self.about.setVisible(told is not None)
+        self.list.fill(wanted=self._beside or told is None)
+        if told is not None and snapshot is not None:
             since = None if self._seconds is None else snapshot.time - self._seconds
-            self.about.show_process(chosen, since, snapshot.time)
+            self.about.show_process(told, since, snapshot.time)
         self.commands.choose(chosen, self._seconds is None, self.acts)
         grouped = GROUPINGS[self.grouping.currentData()] is not None
         self.acts["process.fold"].setEnabled(grouped)

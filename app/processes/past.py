@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MONTH_S = 30 * 86400.0
 """Seconds for which the history is kept."""
-PRESENT = tr_noop("Now")
+PRESENT = tr_noop("Time: now")
 SPANS: dict[str, float | None] = {
     PRESENT: None,
     tr_noop("Last hour"): 3600.0,

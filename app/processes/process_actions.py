@@ -9,14 +9,14 @@ from PySide6.QtGui import QAction, QGuiApplication
 
 from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.app.link.link import Link
-from gpudeck.app.processes.process_rows import ProcessRow, question
+from gpudeck.app.processes.process_rows import ProcessRow, question, script_name
 from gpudeck.app.processes.suspension import ProgramSuspension
 from gpudeck.app.widgets.action_table import hint
 from gpudeck.app.widgets.controls import QuestionCard, button
 from gpudeck.scheduler.protocol.devices import Process
 from gpudeck.scheduler.verbs.devices import KillProcess
 
-_END, _LONGEST_NAME = tr_noop("End process…"), 16
+_END, _LONGEST_NAME = tr_noop("End process…"), 20
 """The button without a target, and the most letters of a target's name in it."""
 
 
@@ -116,6 +116,6 @@ class ProcessActions(QObject):
 
 def _end_text(process: Process) -> str:
     """Return the text of the button that ends a process."""
-    name = process.name
+    name = script_name(process) or f"{process.name} {process.pid}"
     short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-    return tr("End {name} {pid}…", name=short.replace("&", "&&"), pid=process.pid)
+    return tr("End {name}…", name=short.replace("&", "&&"))

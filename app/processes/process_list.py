@@ -20,7 +20,7 @@ from gpudeck.app.processes.process_rows import (
 )
 from gpudeck.app.processes.table import DESCENDING, ONLY_GPU, ProcessTable, ProcessTableView
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import Stretch, column, empty_label, set_text
+from gpudeck.app.widgets.controls import NO_LIMIT, Stretch, column, empty_label, set_text
 from gpudeck.app.widgets.list_table import chosen_row, height_of_rows, list_card
 from gpudeck.scheduler.protocol.devices import Detail
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -46,10 +46,28 @@ class ProcessList(QWidget):
         self._header = self.table.horizontalHeader()
         self._header.sortIndicatorChanged.connect(self.changed)
         self.empty = empty_label("")
-        frame, self._stack = list_card(self.table, self.empty)
-        frame.setMinimumHeight(height_of_rows(self.table, _LEAST_ROWS) + 2 * theme.XS + 2)
-        self.setLayout(column(Stretch(frame)))
+        self._frame, self._stack = list_card(self.table, self.empty)
+        self._frame.setMinimumHeight(height_of_rows(self.table, _LEAST_ROWS) + 2 * theme.XS + 2)
+        self._filling = False
+        self.setLayout(column(Stretch(self._frame)))
         self.setFocusProxy(self.table)
+
+    def fill(self, *, wanted: bool) -> None:
+        """Take all the height there is, or no more than the rows need."""
+        self._filling = wanted
+        self._fit()
+
+    def _fit(self) -> None:
+        if self._filling or self._stack.currentIndex():
+            self.setMaximumHeight(NO_LIMIT)
+        else:
+            rows = max(len(self.model.rows), _LEAST_ROWS)
+            self.setMaximumHeight(height_of_rows(self.table, rows) + 2 * theme.XS + 2)
+
+    @property
+    def first(self) -> ProcessRow | None:
+        """Return the first process that is shown."""
+        return next((line.row for line in self.model.rows if line.row is not None), None)
 
     def list_past(self, past: bool) -> None:
         """List past processes from now on, or those of the present."""
@@ -59,6 +77,7 @@ class ProcessList(QWidget):
         """Show why there are no processes instead of the table."""
         set_text(self.empty, why)
         self._stack.setCurrentIndex(1)
+        self._fit()
 
     def show_processes(
         self, snapshot: Snapshot, details: tuple[Detail, ...], words: str, grouping: str
@@ -84,6 +103,7 @@ class ProcessList(QWidget):
         self._show_lines(lines)
         self.table.leave_out(_empty(details, rows, self.model.past))
         self._stack.setCurrentIndex(0 if lines else 1)
+        self._fit()
         return rows
 
     def _sort_at_first(self, details: tuple[Detail, ...]) -> None:

@@ -199,9 +199,14 @@ def _called(process: Process) -> str:
         return NOT_AVAILABLE
     if isinstance(process, EndedProcess) and process.job_name:
         return f"{process.job_name} · {process.name}"
-    argv = process.command.split()
-    run = Path(script_of(argv)).name or module_of(argv).rpartition(".")[2]
+    run = script_name(process)
     return f"{run} · {process.name}" if run else process.name
+
+
+def script_name(process: Process) -> str:
+    """Return the script or module that a process runs; empty where it is a program of its own."""
+    argv = process.command.split()
+    return Path(script_of(argv)).name or module_of(argv).rpartition(".")[2]
 
 
 def _explained(column: int, cell: str) -> str:

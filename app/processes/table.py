@@ -64,6 +64,8 @@ class ProcessTable(RowTable[Line]):
         self._sorted_by, self._descending = MEMORY, True
         self.past = False
         """Past processes are listed."""
+        self._largest = 1.0
+        """The largest share of a device's memory, beside which the others are shown."""
         self.cores = 1.0
         """The cores of the machine, which a load is a share of."""
 
@@ -72,6 +74,10 @@ class ProcessTable(RowTable[Line]):
         if (column, descending) != (self._sorted_by, self._descending):
             self._sorted_by, self._descending = column, descending
             self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, len(COLUMNS) - 1)
+
+    def show_rows(self, rows: tuple[Line, ...]) -> None:
+        self._largest = max((line.share or 0.0 for line in rows), default=0.0) or 1.0
+        super().show_rows(rows)
 
     def color(self, row: Line, column: int) -> str | None:
         quiet = row.row is not None and column not in (NAME, CPU, MEMORY, SM_SHARE)
@@ -91,7 +97,7 @@ class ProcessTable(RowTable[Line]):
         line, column = self.rows[index.row()], index.column()
         if role == SHARE:
             if column == MEMORY:
-                return line.share
+                return line.share / self._largest if line.share is not None else None
             return line.load / 100 / self.cores if column == CPU and line.load else None
         if role == Qt.ItemDataRole.FontRole and line.row is None:
             return theme.font(strong=True)

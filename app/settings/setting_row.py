@@ -19,12 +19,12 @@ from gpudeck.app.widgets.controls import (
     ElidedLine,
     Stretch,
     button,
-    clear_panel,
     label,
     row,
     set_tooltip,
     show_if_any,
 )
+from gpudeck.app.widgets.icon_button import IconButton
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.progress import printable
 from gpudeck.scheduler.protocol.settings import Settings
@@ -61,8 +61,9 @@ class SettingRow(QWidget):
         self.title, self.whole_help = tr(setting.title), tr(setting.help)
         self._brief = first_sentence(self.whole_help)
         self.help = label(self._brief, size="small", meaning="muted", wrap=True)
-        self.more = button(tr("More"), self._explain, kind="quiet", checkable=True)
-        self.more.setAccessibleName(tr("More about {setting}", setting=self.title))
+        self.more = IconButton("info", tr("More about {setting}", setting=self.title))
+        self.more.setCheckable(True)
+        self.more.clicked.connect(self._explain)
         self.box: QComboBox | None = None
         self.line: QLineEdit | None = None
         editor = self._editor()
@@ -71,13 +72,12 @@ class SettingRow(QWidget):
         caption.setBuddy(editor)
         default = text_of(Settings(), setting)
         shown = default or tr("none")
-        self.reset = button(
-            tr("Reset"),
-            lambda: self.entered.emit(default),
-            kind="quiet",
-            tooltip=tr("Set {setting} to its default: {value}", setting=self.title, value=shown),
+        self.reset = IconButton(
+            "again",
+            tr("Reset {setting}", setting=self.title),
+            tr("Set {setting} to its default: {value}", setting=self.title, value=shown),
         )
-        self.reset.setAccessibleName(tr("Reset {setting}", setting=self.title))
+        self.reset.clicked.connect(lambda: self.entered.emit(default))
         keeps = self.reset.sizePolicy()
         keeps.setRetainSizeWhenHidden(True)
         self.reset.setSizePolicy(keeps)
@@ -94,8 +94,10 @@ class SettingRow(QWidget):
             keeps.setRetainSizeWhenHidden(False)
             self.reset.setSizePolicy(keeps)
         else:
-            grid.addWidget(caption, 0, 0)
-            self._help = self._new_help()
+            named = row(caption, self.more, Stretch(), spacing=theme.XS)
+            self.more.setVisible(self._brief != self.whole_help)
+            grid.addLayout(named, 0, 0)
+            self._help = self.help
             grid.setContentsMargins(0, _ABOVE, 0, _ABOVE)
         self._grid, self._edited, self._shape = grid, editor, 0
         self._place()
@@ -138,19 +140,10 @@ class SettingRow(QWidget):
             grid.addWidget(self._edited, 1, 0, 1, 3, top)
             grid.addWidget(self._help, 2, 0, 1, 3)
 
-    def _new_help(self) -> QWidget:
-        """Return the first sentence of the help, with a button that shows the rest if there is."""
-        if self._brief == self.whole_help:
-            return self.help
-        both = row(Stretch(self.help), self.more, spacing=theme.XS)
-        both.setAlignment(self.more, Qt.AlignmentFlag.AlignTop)
-        return clear_panel(both)
-
     def _explain(self) -> None:
         """Show the whole help, or its first sentence."""
         whole = self.more.isChecked()
         self.help.setText(self.whole_help if whole else self._brief)
-        self.more.setText(tr("Less") if whole else tr("More"))
 
     def matches(self, words: Sequence[str]) -> bool:
         """Report if the setting's texts contain every word, in lower case."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from PySide6.QtCore import QEvent, QModelIndex, QObject, QRect, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QObject, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QFrame,
@@ -22,10 +22,12 @@ from PySide6.QtWidgets import (
 from gpudeck.app.language.texts import tr
 from gpudeck.app.shell.palette_model import PaletteEntry
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import rule
+from gpudeck.app.widgets.controls import label, rule
 from gpudeck.app.widgets.toast import shadow
 
 _WIDTH, _ROW, _TOP, _KIND = 620, 34, 90, 84
+_KEYS, _CAP, _FOOT = 104, 6, 26
+"""Pixels of the column of keys, beside the text of a key cap, and of the line at the foot."""
 _SEARCH_MS = 150
 _ENTRY = Qt.ItemDataRole.UserRole
 _STEPS = {
@@ -70,6 +72,9 @@ class Palette(QFrame):
         layout.addWidget(self.box)
         layout.addWidget(rule())
         layout.addWidget(self.list)
+        self.foot = label(tr("Return runs it, Esc closes"), size="small", meaning="muted")
+        self.foot.setIndent(theme.M)
+        layout.addWidget(self.foot)
         self._typing = QTimer(self)
         self._typing.setSingleShot(True)
         self._typing.setInterval(_SEARCH_MS)
@@ -161,7 +166,9 @@ class Palette(QFrame):
         width = min(theme.px(_WIDTH), self._window.width() - 2 * theme.L)
         rows = max(self.list.count(), 1)
         top = min(_TOP, self._window.height() // 8)
-        height = min(rows * theme.px(_ROW) + theme.px(62), self._window.height() - top - theme.L)
+        height = min(
+            rows * theme.px(_ROW) + theme.px(62 + _FOOT), self._window.height() - top - theme.L
+        )
         self.setGeometry((self._window.width() - width) // 2, top, width, height)
 
 
@@ -189,9 +196,7 @@ class _EntryDelegate(QStyledItemDelegate):
         painter.setPen(QColor(t.muted))
         kind = theme.px(_KIND)
         painter.drawText(QRect(inner.topLeft(), QSize(kind, inner.height())), middle, entry.kind)
-        right = "   ".join(filter(None, (entry.detail, entry.keys)))
-        taken = painter.fontMetrics().horizontalAdvance(right)
-        painter.drawText(inner, int(middle | Qt.AlignmentFlag.AlignRight), right)
+        taken = self._draw_right(painter, inner, entry)
         painter.setFont(theme.font())
         painter.setPen(QColor(t.text))
         room = inner.adjusted(kind, 0, -taken - theme.M, 0)
@@ -200,3 +205,25 @@ class _EntryDelegate(QStyledItemDelegate):
         )
         painter.drawText(room, int(middle | Qt.TextFlag.TextSingleLine), title)
         painter.restore()
+
+    def _draw_right(self, painter: QPainter, inner: QRect, entry: PaletteEntry) -> int:
+        """Paint the keys as a cap at the right, and where it is before their column.
+
+        Returns:
+            The pixels that both take.
+        """
+        t, metrics = theme.tokens(), painter.fontMetrics()
+        keys, where = (metrics.horizontalAdvance(text) for text in (entry.keys, entry.detail))
+        if entry.keys:
+            width, height = keys + 2 * _CAP, metrics.height() + 4
+            cap = QRectF(inner.right() - width, inner.center().y() - height / 2, width, height)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(QColor(t.line))
+            painter.setBrush(QColor(t.sunken))
+            painter.drawRoundedRect(cap.adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
+            painter.setPen(QColor(t.muted))
+            painter.drawText(cap, int(Qt.AlignmentFlag.AlignCenter), entry.keys)
+        column = max(theme.px(_KEYS), keys + 2 * _CAP) if entry.keys or entry.detail else 0
+        side = int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight)
+        painter.drawText(inner.adjusted(0, 0, -column - theme.S, 0), side, entry.detail)
+        return column + theme.S + where

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from PySide6.QtCore import QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QPushButton, QSizePolicy, QWidget
 
 from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_text
@@ -38,9 +38,7 @@ STEPS = (
     Step(
         "workloads",
         tr_noop("Run a benchmark"),
-        tr_noop(
-            "Run accelerated attention on your GPU: checked against a reference, and measured."
-        ),
+        tr_noop("Measure how fast your GPU computes, and whether its results are correct."),
     ),
     Step(
         "jobs",
@@ -83,7 +81,9 @@ class StepCard(QPushButton):
     def __init__(self, step: Step) -> None:
         super().__init__()
         self._step = step
-        self.setProperty("kind", "card")
+        self._first = step is STEPS[0]
+        """It is what to do first."""
+        self.setProperty("kind", "primary" if self._first else "card")
         self.setAutoDefault(False)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self._title, self._text = tr(step.title), tr(step.text)
@@ -119,14 +119,17 @@ class StepCard(QPushButton):
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
         painter, t, side = QPainter(self), theme.tokens(), theme.px(_ICON)
-        icons.draw(painter, self._step.page, QRectF(theme.L, theme.L, side, side), t.accent)
+        color = t.on_accent if self._first else t.accent
+        icons.draw(painter, self._step.page, QRectF(theme.L, theme.L, side, side), color)
         flags = int(Qt.TextFlag.TextWordWrap)
         title, text = self._places(self.width())
         painter.setFont(theme.font(strong=True))
-        painter.setPen(QColor(t.text))
+        painter.setPen(QColor(t.on_accent if self._first else t.text))
         painter.drawText(title, flags, self._title)
-        painter.setFont(theme.font(theme.SMALL))
-        painter.setPen(QColor(t.muted))
+        small = theme.font(theme.SMALL)
+        small.setWeight(QFont.Weight.Normal)  # the button's own font may be a strong one
+        painter.setFont(small)
+        painter.setPen(QColor(t.on_accent if self._first else t.muted))
         painter.drawText(text, flags, self._text)
 
 
@@ -142,7 +145,7 @@ class Welcome(QWidget):
         super().__init__()
         self._state = state
         self.devices = label(wrap=True, meaning="muted")
-        self.replay = button("", self._change_source, kind="link")
+        self.replay = button("", self._change_source)
         """Offers the recorded GPU where there is none, and leads back."""
         self._source = ""
         self.steps: dict[str, QPushButton] = {}
@@ -155,7 +158,7 @@ class Welcome(QWidget):
             made.clicked.connect(lambda _=False, page=step.page: self.chosen.emit(page))
         inner = column(
             label(tr("Welcome to GPU Deck"), size="huge", wrap=True),
-            row(Stretch(self.devices), self.replay),
+            column(self.devices, row(self.replay, Stretch())),
             self._grid,
             label(background_text(), size="small", meaning="muted", wrap=True),
             spacing=theme.L,
@@ -193,7 +196,7 @@ class Welcome(QWidget):
         recorded = kinds == {"replay"}
         self._source = "auto" if recorded else f"replay:{paths.assets() / RECORDED}"
         self.replay.setText(
-            tr("Use this machine's devices") if recorded else tr("Look around with a recorded H100")
+            tr("Use this machine's GPUs") if recorded else tr("Look around with a recorded H100")
         )
 
     def _change_source(self) -> None:

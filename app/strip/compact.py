@@ -13,19 +13,30 @@ from PySide6.QtGui import (
     QMouseEvent,
     QPainter,
     QPaintEvent,
+    QResizeEvent,
 )
 from PySide6.QtWidgets import QWidget
 
-from gpudeck.app.language.texts import tr
+from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.app.strip.summary import REPLAY, StripSummary, SummaryRow
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import draw_share
+from gpudeck.app.widgets.controls import Stretch, draw_share, elided, row, set_text
+from gpudeck.app.widgets.icon_button import IconButton
 
 _BAR = 60
 _LEFT, _RIGHT = (
     int(side | Qt.AlignmentFlag.AlignVCenter)
     for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
 )
+
+
+_HEADINGS = (tr_noop("Load"), tr_noop("Memory"), tr_noop("Heat"), tr_noop("Power"))
+
+
+def _cells(device: SummaryRow) -> tuple[str, ...]:
+    """Return the values below these headings."""
+    load, _, temperature, power = device.values
+    return load, device.memory, temperature, power
 
 
 class CompactStrip(QWidget):
@@ -49,6 +60,17 @@ class CompactStrip(QWidget):
         self.setAccessibleName(tr("GPU Deck, compact"))
         self.setToolTip(tr("Drag to move, double-click to open the window, Esc to close"))
         self.summary: StripSummary | None = None
+        self.title = elided("GPU Deck", size="small", strong=True)
+        open_window = IconButton("enlarge", tr("Open the window"))
+        open_window.clicked.connect(self.opened)
+        leave = IconButton("close", tr("Close"))
+        leave.clicked.connect(self.close)
+        for made in (open_window, leave):
+            made.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # Return and Esc do the same
+        self._bar = QWidget(self)
+        head = row(Stretch(self.title), open_window, leave, spacing=0)
+        head.setContentsMargins(theme.M, 0, theme.XS, 0)
+        self._bar.setLayout(head)
 
     def show_summary(self, summary: StripSummary) -> None:
         """Show another summary."""
@@ -56,29 +78,29 @@ class CompactStrip(QWidget):
             return
         self.summary = summary
         self.setAccessibleDescription(summary.text)
+        set_text(self.title, REPLAY if summary.replay else summary.free or "GPU Deck")
         if self.size() != self.sizeHint():
             self.setFixedSize(self.sizeHint())
         self.update()
 
     def sizeHint(self) -> QSize:
         summary = self.summary
-        lines = 1
-        if summary is not None:
-            lines = len(summary.rows) + bool(summary.more) + summary.replay or 1
+        lines = 1 if summary is None else len(summary.rows) + bool(summary.more) or 1
         widths = (*self._widths(), theme.px(_BAR))
-        width = sum(widths) + (len(widths) - 1) * theme.S + 2 * theme.M
-        return QSize(width, lines * self._line() + 2 * theme.S)
+        width = sum(widths) + (len(widths) - 1) * theme.M + 2 * theme.M
+        return QSize(width, self._head() + lines * self._line() + theme.S)
 
     def _widths(self) -> tuple[int, ...]:
         """Return the pixels that the titles and each of the values need."""
         rows = self.summary.rows if self.summary else ()
         advance = QFontMetricsF(theme.font(theme.SMALL)).horizontalAdvance
-        titles = [advance(row.title) for row in rows]
+        titles = [advance(device.title) for device in rows]
         # as wide as values can become, so that the window keeps its width
-        full = ("100 %", tr("{share} % mem", share=100), "100 °C", "1000 W")
-        values = zip(*(row.values for row in rows), strict=True) if rows else ((),) * len(full)
+        full = ("100 %", "100 %", "100 °C", "1000 W")
+        values = zip(*map(_cells, rows), strict=True) if rows else ((),) * len(full)
         columns = (
-            max(map(advance, (most, *texts))) for most, texts in zip(full, values, strict=True)
+            max(map(advance, (most, tr(name), *texts)))
+            for most, name, texts in zip(full, _HEADINGS, values, strict=True)
         )
         return tuple(ceil(width) for width in (max(titles, default=0.0), *columns))
 
@@ -88,13 +110,12 @@ class CompactStrip(QWidget):
         painter.setPen(QColor(t.hot if summary and summary.alarm else t.line))
         painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
         painter.setFont(theme.font(theme.SMALL))
-        top = float(theme.S)
-        if summary is not None and summary.replay:
-            self._note(painter, REPLAY, top)
-            top += self._line()
-        widths = self._widths()
-        for row in summary.rows if summary else ():
-            self._draw(painter, row, top, widths)
+        widths, top = self._widths(), float(self._head())
+        rows = summary.rows if summary else ()
+        if rows:
+            self._draw_headings(painter, top - self._line(), widths)
+        for device in rows:
+            self._draw(painter, device, top, widths)
             top += self._line()
         if summary is None or summary.more or not summary.rows:
             more = summary.more if summary else 0
@@ -105,21 +126,43 @@ class CompactStrip(QWidget):
         painter.setPen(QColor(theme.tokens().muted))
         painter.drawText(QRectF(theme.M, top, self.width(), self._line()), _LEFT, text)
 
+    def _draw_headings(self, painter: QPainter, top: float, widths: tuple[int, ...]) -> None:
+        painter.setPen(QColor(theme.tokens().muted))
+        for (left, width), name in zip(self._columns(widths), _HEADINGS, strict=True):
+            painter.drawText(QRectF(left, top, width, self._line()), _RIGHT, tr(name))
+
+    def _columns(self, widths: tuple[int, ...]) -> list[tuple[float, int]]:
+        """Return the left edge and the width of each column of values."""
+        title, *columns = widths
+        left, found = float(theme.M + title + theme.M + theme.px(_BAR)), []
+        for width in columns:
+            left += theme.M
+            found.append((left, width))
+            left += width
+        return found
+
     def _draw(
-        self, painter: QPainter, row: SummaryRow, top: float, widths: tuple[int, ...]
+        self, painter: QPainter, device: SummaryRow, top: float, widths: tuple[int, ...]
     ) -> None:
         line, left, bar = self._line(), float(theme.M), theme.px(_BAR)
-        title, *columns = widths
-        painter.setPen(QColor(theme.tokens().muted))
-        painter.drawText(QRectF(left, top, title, line), _LEFT, row.title)
-        left += title + theme.S
-        draw_share(painter, QRectF(left, top + line / 2 - 2, bar, 4), row.share)
-        left += bar
-        for width, text, meaning in zip(columns, row.values, row.meanings, strict=True):
-            left += theme.S
+        painter.setPen(QColor(theme.tokens().text))
+        painter.drawText(QRectF(left, top, widths[0], line), _LEFT, device.title)
+        draw_share(
+            painter, QRectF(left + widths[0] + theme.M, top + line / 2 - 2, bar, 4), device.share
+        )
+        places = self._columns(widths)
+        for (at, width), text, meaning in zip(places, _cells(device), device.meanings, strict=True):
             painter.setPen(QColor(theme.meaning_color(meaning)))
-            painter.drawText(QRectF(left, top, width, line), _RIGHT, text)
-            left += width
+            painter.drawText(QRectF(at, top, width, line), _RIGHT, text)
+
+    def _head(self) -> int:
+        """Return the pixels above the first device: the title line, and the headings."""
+        rows = self.summary.rows if self.summary else ()
+        return self._bar.sizeHint().height() + theme.S + (self._line() if rows else 0)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._bar.setGeometry(0, theme.XS, self.width(), self._bar.sizeHint().height())
 
     def _line(self) -> int:
         return int(self.fontMetrics().height() + 3)

@@ -30,6 +30,8 @@ class SummaryRow:
     """Utilisation, memory, temperature and power."""
     meanings: tuple[Meaning, ...]
     """What the colours of these say."""
+    memory: str
+    """How much of its memory is in use, below a heading that says so."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +90,13 @@ def _title(tile: Tile, recorded: bool) -> str:
 
 def _row(tile: Tile, title: str) -> SummaryRow:
     memory = tile.metrics[MEMORY]
-    used = (
-        memory.text
-        if memory.share is None
-        else tr("{share} % mem", share=f"{100 * memory.share:.0f}")
-    )
+    share = None if memory.share is None else f"{100 * memory.share:.0f}"
+    used = memory.text if share is None else tr("{share} % mem", share=share)
+    short = memory.text if share is None else f"{share} %"
     util, temperature, power = (tile.metrics[i].text for i in (UTILISATION, TEMPERATURE, POWER))
     meanings = tuple(map(tile.meaning_of, (UTILISATION, MEMORY, TEMPERATURE, POWER)))
-    return SummaryRow(title, _utilisation(tile), (util, used, temperature, power), meanings)
+    values = (util, used, temperature, power)
+    return SummaryRow(title, _utilisation(tile), values, meanings, short)
 
 
 def unacknowledged(snapshot: Snapshot | None) -> int:

@@ -33,6 +33,8 @@ def captions() -> dict[str, str]:
         "no_jobs": tr("No jobs yet"),
         "no_bookings": tr("No GPU is reserved"),
         "unplaced": tr("Start unknown"),
+        "show_all": tr("Show all"),
+        "live": tr("live"),
         "lost": tr("The connection was lost; trying again"),
         "minutes_10": tr("10 min"),
         "hour": tr("1 h"),

@@ -12,7 +12,7 @@ from gpudeck.app.format.job_rows import JobRow, job_row
 from gpudeck.app.format.values import Meaning, ago, device_label
 from gpudeck.app.jobs.queue_timeline import QueueTimeline, queue_timeline
 from gpudeck.app.language.texts import tr, tr_count, tr_moment, tr_text
-from gpudeck.app.strip.summary import REPLAY, device_names
+from gpudeck.app.strip.summary import device_names
 from gpudeck.app.strip.tile_model import Tile, tiles
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Starting, turn
 from gpudeck.scheduler.protocol.schedule import Landing
@@ -57,7 +57,9 @@ class Page:
     """The time zone of this machine in seconds, so that all clocks of the page agree."""
     source: str
     headline: str
-    """What is free; for a recording, that it is one."""
+    """What is free; which devices there are where none can be, as in a recording."""
+    replay: bool
+    """The devices are those of a recording."""
     next: str
     """When the next device will be free; may be empty."""
     counts: tuple[str, str]
@@ -100,7 +102,8 @@ def make_page(snapshot: Snapshot, landings: Sequence[Landing]) -> Page:
         time=snapshot.time,
         zone=time.localtime(snapshot.time).tm_gmtoff,
         source=tr_text(snapshot.source),
-        headline=free.headline or _recorded(shown),
+        headline=free.headline or device_names(shown),
+        replay=any(tile.replay for tile in shown),
         next=free.next,
         counts=(tr("{n} running", n=len(running)), tr("{n} waiting", n=snapshot.waiting)),
         devices=tuple(
@@ -115,12 +118,6 @@ def make_page(snapshot: Snapshot, landings: Sequence[Landing]) -> Page:
         bookings=booking_rows(snapshot),
         notices=_notices(snapshot),
     )
-
-
-def _recorded(shown: Sequence[Tile]) -> str:
-    """Return which devices there are where none can be free, as recordings and CPUs cannot."""
-    names = device_names(shown)
-    return f"{REPLAY}: {names}" if any(tile.replay for tile in shown) else names
 
 
 def _device(

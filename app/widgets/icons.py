@@ -132,6 +132,21 @@ def _cleanup() -> QPainterPath:
     return path
 
 
+def _close() -> QPainterPath:
+    path = QPainterPath()
+    _line(path, (5.5, 5.5), (18.5, 18.5))
+    _line(path, (18.5, 5.5), (5.5, 18.5))
+    return path
+
+
+def _info() -> QPainterPath:
+    path = QPainterPath()
+    path.addEllipse(QRectF(3.5, 3.5, 17, 17))
+    _line(path, (12, 11), (12, 16.5))
+    path.addEllipse(QPointF(12, 7.8), 0.6, 0.6)
+    return path
+
+
 def _copy() -> QPainterPath:
     path = QPainterPath()
     path.addRoundedRect(QRectF(8.5, 8.5, 12, 12), 2, 2)
@@ -181,6 +196,8 @@ _SHAPES: dict[str, Callable[[], QPainterPath]] = {
     "cleanup": _cleanup,
     "settings": _settings,
     "enlarge": _enlarge,
+    "close": _close,
+    "info": _info,
     "copy": _copy,
     "code": _code,
     "again": _again,

@@ -106,9 +106,9 @@ class PartsBar(QWidget):
         return [f"{part.name} {memory(part.size)}" for part in self.parts]
 
     def _colors(self) -> list[QColor]:
-        t = theme.tokens()
+        t, series = theme.tokens(), theme.owner_colors()
         return [
-            QColor(getattr(t, part.color) if part.color else t.series[at % len(t.series)])
+            QColor(getattr(t, part.color) if part.color else series[at % len(series)])
             for at, part in enumerate(self.parts)
         ]
 

@@ -19,6 +19,8 @@ _INDENT = 10
 """Pixels before a pill, as before the heading of its column."""
 _PADDING = 16
 """Pixels of a pill that are not text."""
+PLAIN = Qt.ItemDataRole.UserRole + 1
+"""The role by which a model says that a state is a word without a pill, as it needs nobody."""
 
 
 def show_pills(table: QTableView, column: int, states: Iterable[str]) -> None:
@@ -56,9 +58,15 @@ class StateDelegate(QStyledItemDelegate):
         box = QRectF(
             view.rect.left() + _INDENT, view.rect.center().y() - height / 2 + 0.5, width, height
         )
-        painter.setPen(theme.blend(color, QColor(t.surface), 3 * PILL_SHARE))
-        painter.setBrush(theme.blend(color, QColor(t.surface), PILL_SHARE))
-        painter.drawRoundedRect(box, height / 2, height / 2)
+        side = Qt.AlignmentFlag.AlignCenter
+        if index.data(PLAIN):
+            painter.setFont(theme.font())
+            side = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+            box.setRight(view.rect.right())
+        else:
+            painter.setPen(theme.blend(color, QColor(t.surface), 3 * PILL_SHARE))
+            painter.setBrush(theme.blend(color, QColor(t.surface), PILL_SHARE))
+            painter.drawRoundedRect(box, height / 2, height / 2)
         painter.setPen(color)
-        painter.drawText(box, int(Qt.AlignmentFlag.AlignCenter), text)
+        painter.drawText(box, int(side), text)
         painter.restore()

@@ -114,6 +114,7 @@ QPushButton[kind="primary"]:disabled {{ background: {t.line}; color: {t.muted};
   border-color: {t.line}; }}
 QPushButton[kind="link"] {{ background: transparent; border: 1px solid transparent;
   padding: 3px 6px; color: {t.accent}; font-weight: 600; }}
+QPushButton[flush="true"] {{ padding-left: 0; }}
 QPushButton[kind="link"]:hover {{ border-color: {t.line}; }}
 QPushButton[kind="link"]:focus {{ border-color: {t.accent}; }}
 QFrame[toast="true"] {{ background: {t.surface}; border: 1px solid {t.line};
@@ -126,11 +127,20 @@ QLabel[key="true"] {{ background: {t.sunken}; border: 1px solid {t.line}; border
 QPushButton[kind="quiet"] {{ background: transparent; border: 1px solid transparent;
   padding: 2px 8px;
   color: {t.muted}; font-size: {theme.px(theme.SMALL)}px; }}
-TimeBar QPushButton[kind="quiet"] {{ border-color: {t.line}; }}
+TimeBar QPushButton[kind="quiet"], QPushButton[chip="true"] {{ border-color: {t.line}; }}
+QPushButton[chip="true"] {{ border-radius: 10px; }}
 QPushButton[kind="quiet"]:hover {{ color: {t.text}; border-color: {t.line}; }}
 QPushButton[kind="quiet"]:checked {{ color: {t.text}; background: {t.accent_soft}; }}
 QPushButton[kind="quiet"]:focus, TimeBar QPushButton[kind="quiet"]:focus {{
   border-color: {t.accent}; }}
+QFrame[segments="true"] {{ background: {_pale(t.text, t, 0.06)}; border: 1px solid {t.line};
+  border-radius: 7px; }}
+QPushButton[kind="segment"] {{ background: transparent; border: 1px solid transparent;
+  border-radius: 5px; padding: 2px 10px; color: {t.muted}; }}
+QPushButton[kind="segment"]:hover {{ color: {t.text}; }}
+QPushButton[kind="segment"]:checked {{ background: {t.surface}; border-color: {t.line};
+  color: {t.text}; }}
+QPushButton[kind="segment"]:focus {{ border-color: {t.accent}; }}
 QPushButton[kind="card"] {{ border-radius: 8px; }}
 QPushButton[kind="nav"] {{ background: transparent; border: 1px solid transparent;
   border-radius: 6px; padding: 5px 9px; text-align: left; color: {t.muted}; }}
@@ -171,6 +181,7 @@ QCheckBox:focus {{ color: {t.accent}; }}
 QTableView, QTreeView {{ background: {t.surface}; border: none; gridline-color: transparent;
   selection-background-color: {t.accent_soft};
   selection-color: {t.text}; outline: none; }}
+QTableView[aside="true"] {{ selection-background-color: {t.surface}; }}
 QTableView::item {{ padding: 0 7px; border: none; }}
 QTreeView::item {{ padding: 5px 7px; border: none; }}
 QTreeView::item:selected {{ background: {t.accent_soft}; }}

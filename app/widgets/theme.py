@@ -96,6 +96,12 @@ def meaning_color(meaning: str) -> str:
     return cast("str", getattr(tokens(), meaning or "text"))
 
 
+def owner_colors() -> tuple[str, ...]:
+    """Return colours for persons and kinds of things, none of which looks like an alert."""
+    first, _alarming, *others = tokens().series
+    return (first, *others)
+
+
 def font(size: int = BASE, *, strong: bool = False) -> QFont:
     """Return the application's font, for example for text that a widget paints itself.
 

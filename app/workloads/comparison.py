@@ -107,7 +107,7 @@ def _auto(cells: Sequence[Cell]) -> str:
     behind = sum(r < TARGET for r, _ in found)
     where = f"{c.row_label(c.row_of(cell))}, {cell.seq}, {tr(cell.direction)}"
     against = tr(
-        "{reached}, {share} % of its speed at worst ({where})",
+        "{reached}; at worst {share} % of its speed ({where})",
         reached=_reached(mean, len(found)),
         share=tr_decimal(f"{100 * worst:.1f}"),
         where=where,
@@ -151,11 +151,15 @@ def _reached(mean: float, shapes: int) -> str:
             shapes,
             share=tr_decimal(f"{100 * mean:.1f}"),
         )
-    lead = tr_count(
+    if mean * TARGET <= 1:  # it runs one of the backends, so a small lead is noise
+        return tr_count(
+            "auto is as fast as the best backend on average over {n} shape",
+            "auto is as fast as the best backend on average over {n} shapes",
+            shapes,
+        )
+    return tr_count(
         "auto is {share} % faster than the best backend on average over {n} shape",
         "auto is {share} % faster than the best backend on average over {n} shapes",
         shapes,
         share=tr_decimal(f"{100 * (mean - 1):.1f}"),
     )
-    # it runs one of the backends, so a small lead is noise
-    return tr("{lead} by measurement noise", lead=lead) if mean * TARGET <= 1 else lead

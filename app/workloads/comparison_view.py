@@ -56,7 +56,7 @@ class ComparisonView(MarkChart):
                 painter.setPen(QColor(t.warm if group.ratio < TARGET else t.text))
                 box = QRectF(left, self._top - _ABOVE, width, _ABOVE)
                 ratio = tr_decimal(f"{group.ratio:.2f}")
-                painter.drawText(box, _CENTER, tr("{ratio} × best", ratio=ratio))
+                painter.drawText(box, _CENTER, tr("auto = {ratio} × best", ratio=ratio))
 
     def _draw_bar(self, painter: QPainter, box: QRectF, bar: ComparisonBar) -> None:
         t = theme.tokens()
@@ -64,7 +64,7 @@ class ComparisonView(MarkChart):
             painter.setPen(QColor(t.failed if bar.failed else t.muted))
             painter.drawText(box.adjusted(-4, -14, 4, 0), _TOP_CENTER, "×")
             return
-        color = contender_color(self.comparison.contenders.index(bar.contender))
+        color = contender_color(self.comparison.contenders, bar.contender)
         painter.fillRect(box, color)
         painter.setPen(QColor(t.text))
         x = int(box.center().x())
@@ -79,9 +79,9 @@ class ComparisonView(MarkChart):
             painter.setPen(QColor(t.muted))
             painter.drawText(QRectF(0, y - 8, left - 6, 16), _RIGHT, tr_decimal(f"{at:g}"))
         caption = (
-            tr("{unit}; columns: tokens a sequence", unit="TFLOP/s")
+            tr("{unit}, by sequence length", unit="TFLOP/s")
             if self.comparison.of_tokens
-            else tr("{unit}; columns: sizes", unit="TFLOP/s")
+            else tr("{unit}, by size", unit="TFLOP/s")
         )
         box = QRectF(left, self._base + _BELOW, self.width() - left, _CAPTION)
         painter.drawText(box, _CENTER, caption)

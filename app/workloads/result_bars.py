@@ -27,7 +27,7 @@ _LEFT, _RIGHT = (
 
 
 class ResultBars(MarkChart):
-    """Show TFLOP/s as the length of a bar; a failed result is drawn in outline."""
+    """Show TFLOP/s as the length of a bar; of a failed result, that its check failed."""
 
     def __init__(self) -> None:
         super().__init__(tr("Earlier results"))
@@ -93,11 +93,16 @@ class ResultBars(MarkChart):
         color = QColor(
             t.accent if newest else theme.blend(QColor(t.accent), QColor(t.surface), 0.35)
         )
-        painter.setPen(QColor(t.failed) if not bar.passed else Qt.PenStyle.NoPen)
-        painter.setBrush(Qt.BrushStyle.NoBrush if not bar.passed else color)
-        painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), 3, 3)
+        why = tr("check failed")
+        told = not bar.passed and painter.fontMetrics().horizontalAdvance(why) < room
+        if not told:
+            painter.setPen(QColor(t.failed) if not bar.passed else Qt.PenStyle.NoPen)
+            painter.setBrush(Qt.BrushStyle.NoBrush if not bar.passed else color)
+            painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), 3, 3)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
         painter.setPen(QColor(t.failed if not bar.passed else t.text if newest else t.muted))
+        if told:
+            painter.drawText(QRectF(left, row.top(), room, row.height()), _LEFT, why)
         painter.drawText(
             QRectF(row.right() - theme.px(_VALUE), row.top(), theme.px(_VALUE), row.height()),
             _RIGHT,

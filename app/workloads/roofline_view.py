@@ -54,7 +54,7 @@ class RooflineView(MarkChart):
         self._draw_roof(painter)
         for point in self.roofline.points:
             painter.setPen(QPen(QColor(theme.tokens().surface), 1))
-            painter.setBrush(contender_color(self.order.index(point.contender)))
+            painter.setBrush(contender_color(self.order, point.contender))
             painter.drawEllipse(self._at(point.intensity, point.tflops), _RADIUS, _RADIUS)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
 

@@ -87,7 +87,7 @@ class SearchRecord:
 
 @dataclass(frozen=True)
 class VariantRow:
-    """A variant as texts: microseconds, outcome, configuration."""
+    """A variant as texts: microseconds, configuration, outcome."""
 
     key: int
     cells: tuple[str, ...]
@@ -184,4 +184,4 @@ def _row(key: int, entry: Entry) -> VariantRow:
     lines = [config, outcome]
     if entry.by:
         lines.append(tr("Proposed by: {who}", who=tr(_PROPOSERS[entry.by])))
-    return VariantRow(key, (speed, outcome, config), "\n".join(lines))
+    return VariantRow(key, (speed, config, outcome), "\n".join(lines))

@@ -37,11 +37,13 @@ from gpudeck.scheduler.protocol.jobs import Job
 
 _COLUMNS = (
     TableColumn(tr_noop("µs"), 56, right=True, help=tr_noop("The median time of a call")),
-    TableColumn(tr_noop("Outcome"), 0, help=tr_noop("If it was right, or why it was refused")),
-    TableColumn(tr_noop("Configuration"), 130),
+    TableColumn(tr_noop("Configuration"), 150),
+    TableColumn(tr_noop("Outcome"), 0, help=tr_noop("If it was correct, or why it was refused")),
 )
-_LISTED = 8
-"""The rows that are shown without scrolling."""
+_LISTED = 12
+"""The most rows that are shown without scrolling."""
+_LEAST = 6
+"""The rows for which there is always room, so that the chart is high enough."""
 _KNOWN = tr_noop(
     "The best so far over the seconds of the search; the grey line is what the hardware allows"
     " (roofline). Times include a share of the copies of inputs and results."
@@ -64,7 +66,7 @@ class SearchView(QWidget):
         self._record: SearchRecord | None = None
         self._reason: Message | None = None
         """What the job's own result says, which is shown with it."""
-        self.chart = OverlayChart(tr("Thousand calls a second"))
+        self.chart = OverlayChart(tr("Thousand calls a second"), tr("seconds"), from_zero=True)
         self.caption = label(size="small", meaning="muted", wrap=True)
         self.model = RowTable[VariantRow](_COLUMNS)
         self.table = list_table(self.model, [c.width for c in _COLUMNS], tr_noop("Variants"))
@@ -121,7 +123,8 @@ class SearchView(QWidget):
         self._paint()
         set_text(self.caption, tr(_UNKNOWN if record.roofline is None else _KNOWN))
         self.model.show_rows(record.rows)
-        self.table.setFixedHeight(height_of_rows(self.table, _LISTED))
+        rows = min(max(len(record.rows), _LEAST), _LISTED)
+        self.table.setFixedHeight(height_of_rows(self.table, rows))
         self.chart.setFixedHeight(self.table.height())
         verdict, kernel = record.verdict, record.kernel
         said = phrase("The winner was not judged.") if verdict is None else verdict.text

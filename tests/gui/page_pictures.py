@@ -4,8 +4,9 @@
         [--points 10] [--language en] [--schemes light,dark] [--only PAGE,…]
 
 A file is called GPUS-PAGE-SIZE-SCHEME.png. With QT_QPA_PLATFORM=xcb the window is one of X11,
-otherwise Qt draws it without a screen. The page for browsers is drawn by Chromium where that is
-installed.
+otherwise Qt draws it without a screen. The recorded readings are shown as those of live GPUs with
+jobs, as the window looks all day. The page for browsers is drawn by Chromium where that is
+installed, and says that the readings are recorded.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ from pathlib import Path
 from PySide6.QtWidgets import QWidget
 
 import tests.gui.drawing  # noqa: F401 # before Qt starts
+from gpudeck.app.jobs.usage_panel import ReadUsage
 from gpudeck.app.language import texts
 from gpudeck.app.shell.window import PAGES
 from gpudeck.app.widgets import theme
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.jobs import Failed
+from gpudeck.scheduler.verbs.devices import GetDetails
+from gpudeck.scheduler.verbs.submit import Foresee
+from tests.gui import live, world
 from tests.gui.pictures import VIEWS, Stage, stage
 from tests.integration.browser import Browser
 from tests.support import eventually
@@ -52,9 +57,10 @@ def _form(on: Stage) -> None:
     """Show the form of a new job, filled in."""
     on.window.show_page("jobs")
     on.window.jobs.new.click()
-    editors = on.window.jobs.form.editors
-    editors["command"].setText("python train.py --config llama-8b.yaml")
-    editors["name"].setText("finetune-llama")
+    form = on.window.jobs.form
+    form.editors["command"].setText("python -m llama.pretrain --config 8b.yaml")
+    form.editors["cwd"].setPlaceholderText("/home/ada/llama")
+    on.until(lambda: bool(form.said.text()))
 
 
 def _usage(on: Stage) -> None:
@@ -122,6 +128,9 @@ def draw(on: Stage, count: int, size: tuple[int, int], scheme: theme.Scheme, out
             continue
         on.restore()
         widget = show(on) or on.window
+        snapshot = on.window.state.snapshot
+        assert snapshot is not None
+        on.window.state.snapshot = live.held(snapshot)
         on.settle()
         file = out / f"{count}-{name}-{size[0]}x{size[1]}-{scheme}.png"
         made += widget.grab().save(str(file))
@@ -147,7 +156,9 @@ def _put_back(on: Stage) -> None:
 def browse(count: int, scheme: theme.Scheme, out: Path) -> int:
     """Show the page for browsers while jobs without a GPU run, and one of them."""
     with tempfile.TemporaryDirectory() as profile, Client() as deck:
-        job = deck.submit((sys.executable, "-c", _TRAIN), gpus=0, name="train-small")
+        (Path(profile) / "train.py").write_text(_TRAIN)
+        command = ("python3", "train.py", "--steps", "400")
+        job = deck.submit(command, gpus=0, name="train-small", cwd=profile)
         web = subprocess.Popen(
             (sys.executable, "-m", "gpudeck", "web", "--port", "0"),
             stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
@@ -200,6 +211,13 @@ def main() -> int:
     only, made = frozenset(given.only.split(",")) - {""}, 0
     for count in map(int, given.gpus.split(",")):
         with stage(app, count) as on:
+            on.plain = live.as_live(on.plain, on.jobs[-1].id)
+            on.replies = {
+                Foresee: live.forecast(on.plain),
+                GetDetails: live.owned(world.inspected(on.newest_readings()), on.plain),
+                ReadUsage: live.usage(),
+            }
+            on.restore()
             for scheme in given.schemes.split(","):
                 for size in map(_size, given.sizes.split(",")):
                     made += draw(on, count, size, scheme, given.out, only)

@@ -214,6 +214,8 @@ class Stage:
         """Where the waiting jobs start."""
         self.served = False
         """A minute of served models was shown."""
+        self.replies: dict[type[object], object] = {}
+        """What else is answered without the daemon, by the type of the request."""
         self._start = self.desktop.link.start
         self.desktop.link.start = self._carry_out  # type: ignore[method-assign]
         self.desktop.start()
@@ -224,7 +226,7 @@ class Stage:
         self.desktop.feed.stop()
         self.window.dashboard.load_day()
         self.settle()
-        self._plain = self._as_invented(self.window.state.snapshot)
+        self.plain = self._as_invented(self.window.state.snapshot)
         self.restore()
 
     def _as_invented(self, snapshot: Snapshot | None) -> Snapshot:
@@ -265,10 +267,15 @@ class Stage:
                 world.past_processes(list(self.known), self.jobs),
                 {job.id: job.spec.name for job in self.jobs},
             ),
+            **self.replies,
         }
         reply = invented.get(type(call.request))
         if isinstance(call.request, ReadUse):
-            reply = process_curves(call.request, world.process_history(call.request.since))
+            past = world.past_processes(list(self.known), self.jobs)
+            ended = next((p for p in past if p.use.key == call.request.key), None)
+            since = call.request.since
+            found = world.process_history(since) if ended is None else world.whole_use(ended)
+            reply = process_curves(call.request, found)
         if isinstance(call.request, ReadLog | GetTimeline) and call.request.job > self.jobs[-1].id:
             reply = Output(0, b"", 0) if isinstance(call.request, ReadLog) else ()
         if reply is not None:
@@ -309,7 +316,7 @@ class Stage:
 
     def restore(self) -> None:
         """Show the daemon's snapshot again, after one with invented machines."""
-        self.window.state.snapshot = self._plain
+        self.window.state.snapshot = self.plain
 
     def close(self) -> None:
         self.window.close()

@@ -6,6 +6,7 @@ from gpudeck.accel.result import PASS, Check, Result, Timing
 from gpudeck.accel.search.journal import Entry, Proposer
 from gpudeck.accel.search.resources import Resources
 from gpudeck.accel.search.verdict import Race, Roofline, Source, Span, Verdict
+from gpudeck.accel.workloads.search import speed_of
 from gpudeck.app.workloads.search_record import SearchRecord
 from gpudeck.language.text import Number, phrase
 from gpudeck.scheduler.protocol.jobs import Done, Job, Spec
@@ -63,13 +64,14 @@ def record() -> SearchRecord:
 def job(number: int, device: str) -> Job:
     """Return the job that searched."""
     verdict = record().verdict
-    assert verdict is not None
+    assert verdict is not None and verdict.race is not None
     began, ended = NOW - 900, NOW - 300
     result = Result(
         "search", H100, "rows 2, warps 16", verdict.text, _PARAMS, PASS,
         (Check(phrase("worst error of {n} hidden trials", n=26), 2.1e-7, 1.9e-6),),
         Timing(0.0638, 0.0638, 0.0652, 0.066, 0.0631, 0.067, 60), 6.7e7, 1.05, 1.02, began,
         ended, {"torch": "2.11.0", "triton": "3.6.0"}, began, ended,
+        figures=(speed_of(verdict.race),),
     )  # fmt: skip
     argv = ("python", "-P", "-m", "gpudeck.accel.workloads.search")
     shown = {name: str(value) for name, value in _PARAMS.items()}

@@ -55,7 +55,7 @@ def test_a_replay_is_labelled_in_the_tray_and_the_strip(
     assert [row.title for row in now.rows] == ["GPU 0", "GPU 1"]
     assert now.text.splitlines()[0] == "REPLAY"
     page = make_page(snapshots.gpu_snapshot(2, replay=True), ())
-    assert page.headline == "REPLAY: 2 × H100 80GB HBM3", "in the browser, too"
+    assert page.replay and page.headline == "2 × H100 80GB HBM3", "in the browser, too"
     recorded, live = snapshots.gpu_snapshot(1, replay=True), snapshots.gpu_snapshot(2)
     both = msgspec.structs.replace(live, devices=recorded.devices + live.devices[1:])
     assert [row.title for row in summarize(both).rows] == ["REPLAY GPU 0", "GPU 1"]
@@ -86,7 +86,7 @@ def test_the_compact_strip_stays_small_and_on_top(qapp, count):
     qapp.processEvents()
     assert strip.windowFlags() & Qt.WindowType.WindowStaysOnTopHint
     assert strip.width() < 400
-    assert strip.height() < 25 * (min(count, LISTED) + 2)
+    assert strip.height() < 25 * (min(count, LISTED) + 3)
     free, *lines = strip.accessibleDescription().splitlines()
     assert "in use" in free or " free" in free
     assert sum(line.startswith("GPU ") for line in lines) == min(count, LISTED)
@@ -167,7 +167,7 @@ def test_the_size_setting_scales_everything(home, size):
     ("snapshot", "offered", "source"),
     [
         (snapshots.cpu_snapshot(), "Look around with a recorded H100", "replay:"),
-        (snapshots.gpu_snapshot(1, replay=True), "Use this machine's devices", "auto"),
+        (snapshots.gpu_snapshot(1, replay=True), "Use this machine's GPUs", "auto"),
         (snapshots.gpu_snapshot(1), "", ""),
     ],
     ids=["cpu", "replay", "gpu"],

@@ -88,11 +88,11 @@ def row_of(page, name: str) -> int:
 def test_an_array_and_a_group_are_one_row_each_with_a_bar(page):
     at = row_of(page, "sweep")
     shown = cells(page, at)
-    assert (shown[0], shown[NAME], shown[STATE]) == ("×10", "▸  sweep", "running")
+    assert (shown[0], shown[NAME], shown[STATE]) == ("20–29", "▸  sweep", "running")
     assert shown[PROGRESS] == "4 of 10 ended · 1 failed · 1 running · 5 queued"
     assert page.model.data(page.model.index(at, PROGRESS), SHARE) == pytest.approx(0.4)
     group = cells(page, row_of(page, "night"))
-    assert (group[0], group[PROGRESS]) == ("×2", "1 of 2 done · 1 queued")
+    assert (group[0], group[PROGRESS]) == ("40–41", "1 of 2 done · 1 queued")
     assert "sweep[4]" not in [cells(page, row)[NAME] for row in range(page.model.rowCount())]
     assert page.count.text().startswith("21 jobs"), "jobs are counted, not rows"
 

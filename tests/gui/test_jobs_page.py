@@ -140,15 +140,17 @@ def test_a_timeline_that_could_not_be_read_is_asked_for_again(fed, page):
 # the log
 
 
-def test_printed_values_are_drawn_over_their_steps_above_the_line_that_searches_the_log(fed, page):
+def test_printed_values_are_drawn_over_their_steps_until_somebody_searches_in_the_log(fed, page):
     page.choose(6)
     fed.reply(ReadLog(6), Output(0, b"step=10 loss=2.5 lr=0.5\nstep=20 loss=2.0 lr=0.25\n", 50))
     fed.settle()
-    shown = page.details.output.curves
+    shown = page.details.views.curves
     assert list(shown.charts) == ["loss", "lr"]
     (loss,) = shown.charts["loss"].curves
     assert (loss.steps, loss.values) == ((10.0, 20.0), (2.5, 2.0))
-    assert shown.geometry().bottom() <= page.details.output.box.y()
+    assert shown.isVisible() and not page.details.log.isVisible()
+    page.acts["log.search"].trigger()
+    assert page.details.output.box.isVisible() and not shown.isVisible()
 
 
 def test_the_progress_of_a_running_job_has_a_line_and_a_bar_of_its_own(fed, page):

@@ -33,7 +33,7 @@ def test_the_table_has_every_job_and_follows_changes_in_place(fed):
     fed.feed(snapshots.cpu_snapshot())
     model, table = fed.window.jobs.model, fed.window.jobs.table
     assert model.rowCount() == 9
-    assert model.index(0, 5).data() == "42 % · timing · 28 s left"
+    assert model.index(0, 5).data() == "42 % · 28 s left"
     assert model.index(5, 2).data(Qt.ItemDataRole.ForegroundRole) == QColor(theme.LIGHT.failed)
     table.selectRow(5)
     assert "Job 4 · train" in texts(fed.window.jobs.details)
@@ -58,7 +58,7 @@ def test_details_show_the_reason_and_the_result(fed):
     assert "python train.py --epochs=3" in facts
     fed.window.jobs.choose(6)
     facts = fed.window.jobs.details.facts.toPlainText()
-    assert "within 1.0e-05" in facts
+    assert "allowed 1.0e-05" in facts
     assert "0.083 TFLOP/s over 4.0 s" in facts
     assert "Verdict" not in facts, "the state and the line above the facts say it"
 

@@ -131,13 +131,13 @@ def test_no_value_of_the_compact_window_covers_another(large: QApplication, coun
     made = CompactStrip()
     summary = summarize(snapshots.gpu_snapshot(count))
     full = ("100 %", "100 % mem", "100 °C", "1000 W")
-    rows = tuple(dataclasses.replace(line, values=full) for line in summary.rows)
+    rows = tuple(dataclasses.replace(r, values=full, memory="100 %") for r in summary.rows)
     made.show_summary(dataclasses.replace(summary, rows=rows))
     made.show()
     picture = made.grab().toImage()
-    ground = picture.pixelColor(2, 2)
+    ground, below = picture.pixelColor(2, 2), made.title.parentWidget().geometry().bottom() + 2
     columns = [
-        any(picture.pixelColor(x, y) != ground for y in range(1, picture.height() - 1))
+        any(picture.pixelColor(x, y) != ground for y in range(below, picture.height() - 1))
         for x in range(1, picture.width() - 1)
     ]
     gaps = "".join("x" if used else "." for used in columns).split("." * theme.S)

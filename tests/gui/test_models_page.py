@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QPushButton
 from gpudeck.app.assistant.notes import UNCHECKED
 from gpudeck.app.assistant.requests import Chat, FinishedAnswer
 from gpudeck.app.link.link import Link
-from gpudeck.app.models.page import ModelsPage
+from gpudeck.app.models.page import EXAMPLES, ModelsPage
 from gpudeck.app.models.requests import (
     AddModel,
     BenchmarkModel,
@@ -177,16 +177,14 @@ def test_facts_of_all_models_stand_in_the_same_columns(fed):
     assert "Vocabulary: 65,536" in used.toolTip(), "what has no room is on hover"
 
 
-def test_where_models_come_from_is_opened_on_demand_and_closed_by_escape(fed):
+def test_an_example_is_searched_by_one_press_and_escape_leaves(fed):
     page = opened(fed)
     left = []
     page.left.connect(lambda: left.append(True))
-    assert not page.name.isVisible()
-    page.add.click()
     assert page.name.isVisible() and page.download.isVisible()
+    page.examples[0].click()
+    assert fed.asked[-1] == SearchHub(EXAMPLES[0])
     QTest.keyClick(page.name, Qt.Key.Key_Escape)
-    assert not page.name.isVisible() and not left
-    QTest.keyClick(page.filter, Qt.Key.Key_Escape)
     assert left
 
 
@@ -205,7 +203,6 @@ def test_files_and_folders_are_dropped(fed):
 
 def test_a_model_is_fetched_with_progress_and_stopped(fed):
     page = opened(fed)
-    page.add.click()
     QTest.keyClicks(page.name, "ada/tiny")
     QTest.keyClick(page.name, Qt.Key.Key_Return)
     assert fed.asked == [DownloadModel("ada/tiny")]
@@ -221,7 +218,6 @@ def test_a_model_is_fetched_with_progress_and_stopped(fed):
 
 def test_a_search_shows_what_fits_first_and_one_press_downloads_it(fed):
     page = opened(fed)
-    page.add.click()
     assert page.download.text() == "Search"
     QTest.keyClicks(page.name, "qwen 3")
     QTest.keyClick(page.name, Qt.Key.Key_Return)

@@ -255,6 +255,9 @@ def test_groups_fold_and_sum_what_their_processes_use(page, fed):
         "not listed",
         "free",
     ]
+    assert [one.label for one in page.use.each.devices] == ["GPU 0", "GPU 1"], (
+        "they show what is free"
+    )
 
 
 def test_processes_of_a_cpu_are_listed_by_load(page, fed):
@@ -316,7 +319,7 @@ def test_the_chosen_process_is_described_in_every_window(fed, size):
     rows = page.table.viewport().height() // page.table.rowHeight(0)
     assert rows >= 4, "the description leaves room for the list"
     assert (page.about.x() > page.list.geometry().right()) == (size[0] > 2000)
-    assert page.about.title.text() == "python · PID 4711"
+    assert page.about.title.text() == "train.py · python · PID 4711"
     assert page.about.command.toPlainText() == TRAIN.command
     assert page.about.facts.text().endswith("job 3 · container 0123456789ab")
     page.about.copy.click()
@@ -332,7 +335,7 @@ def test_the_chosen_process_is_described_in_every_window(fed, size):
 
 
 def test_the_button_names_its_target_and_empty_columns_are_hidden(page, fed):
-    assert page.end.text() == "End python 4711…"
+    assert page.end.text() == "End train.py…"
     page.table.selectRow(1)
     assert page.end.text() == "End Xorg 812…"
     page.table.selectRow(2)

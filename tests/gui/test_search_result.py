@@ -83,7 +83,7 @@ def test_the_best_so_far_rises_to_the_winner_below_the_roofline(shown):
     assert len({*roofline.values}) == 1 and roofline.values[0] > best.values[-1]
     assert view.model.rowCount() == len(entries)
     winner = min(entries, key=lambda e: e.microseconds if e.state == "timed" else math.inf)
-    assert view.model.rows[0].cells[2] == f"block {winner.config['block']}"
+    assert view.model.rows[0].cells[1] == f"block {winner.config['block']}"
     assert "roofline" in texts(view)
     fed.window.resize(SMALLEST)
     fed.settle()
@@ -149,7 +149,7 @@ def test_why_a_variant_was_refused_stands_beside_it(shown):
         journal.add(Entry({"block": 999}, "pruned", why="spilled 8", by="sample"))
     carry_out(fed, ReadSearch)
     assert view.model.rowCount() == len(entries) + 1
-    assert view.model.rows[-1].cells == ("–", "not run: spilled 8", "block 999")
+    assert view.model.rows[-1].cells == ("–", "block 999", "not run: spilled 8")
     assert "even sample" in view.model.rows[-1].tooltip
 
 

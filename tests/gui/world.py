@@ -438,6 +438,15 @@ def past_processes(devices: Sequence[str], made: Sequence[Job]) -> tuple[PastPro
     return tuple(found)
 
 
+def whole_use(past: PastProcess) -> Columns:
+    """Return how a process that has ended used its device: it grew at first, and never rested."""
+    span = past.last - past.first
+    times = [past.first + span * (at + 0.5) / 20 for at in range(20)]
+    memory: list[float | None] = [(past.memory or 0.0) * min(0.6 + at / 8, 1) for at in range(20)]
+    load: list[float | None] = [(past.load or 0.0) * wave(at) for at in range(20)]
+    return Columns(times, {"mem_used": memory, "util": load})
+
+
 def process_history(since: float) -> Columns:
     """Return how a process used its device since a moment: it grows, and rests in between."""
     times = [since + (NOW - since) * (at + 0.5) / 240 for at in range(240)]

@@ -11,7 +11,7 @@ let texts = null, newest = null, shown = null, unfollow = null;
 function onLink(state) {
   if (state === "token") return askForToken();
   link.className = `link ${state}`;
-  setText(link, state === "lost" ? texts.lost : "");
+  setText(link, { lost: texts.lost, live: texts.live }[state] ?? "");
 }
 
 /** Show the page that the address names. */

@@ -103,7 +103,7 @@ export class JobPage {
   #showJob(job) {
     const { facts } = job;
     setText(this.title, facts.title);
-    setText(this.doing, facts.doing);
+    setText(this.doing, facts.doing.toLowerCase() === job.state.toLowerCase() ? "" : facts.doing);
     this.state.replaceChildren(statePill(facts, job.state));
     this.progress.replaceChildren(...(facts.share == null ? [] : [bar(facts.share)]));
     this.facts.replaceChildren(...facts.facts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
@@ -141,7 +141,7 @@ export class JobPage {
     this.printedCard.hidden = !names.length;
     for (const name of names) {
       if (!this.printed.has(name)) {
-        const chart = new Chart({ title: name, curves: [{ label: name, color: seriesColor(this.printed.size) }] });
+        const chart = new Chart({ title: name, curves: [{ label: name, color: seriesColor(0) }] });
         this.printed.set(name, chart);
         this.curves.append(chart.card);
       }

@@ -6,14 +6,17 @@ import { get } from "./stream.js";
 import { timeline } from "./timeline.js";
 
 const HISTORY_S = 600, POINTS = 150;
+const FEW = 8; // ended jobs that are shown at first
 
 /** Shows the newest message of the server. */
 export class Overview {
   constructor(texts) {
     this.texts = texts;
     this.tiles = new Map();
+    this.all = false;
     this.shown = {};
     this.hero = h("h1");
+    this.badge = h("span", { class: "badge" }, "REPLAY");
     this.next = h("p", { class: "next" });
     this.counts = h("p", { class: "counts" });
     this.notices = h("div", { class: "notices" });
@@ -23,7 +26,7 @@ export class Overview {
     this.bookings = h("div");
     const card = (title, content, kind = "") => h("section", { class: `card ${kind}` }, h("h2", {}, title), content);
     this.element = h("div", { class: "overview" },
-      h("section", { class: "hero" }, h("div", {}, this.hero, this.next), this.counts),
+      h("section", { class: "hero" }, h("div", {}, h("div", { class: "line" }, this.hero, this.badge), this.next), this.counts),
       this.notices, this.grid, card(texts.queue, this.queue),
       h("div", { class: "columns" }, card(texts.jobs, this.jobs), card(texts.bookings, this.bookings)));
   }
@@ -31,6 +34,7 @@ export class Overview {
   show(page) {
     const texts = this.texts;
     setText(this.hero, page.headline);
+    this.badge.hidden = !page.replay;
     setText(this.next, page.next);
     this.#changed("counts", page.counts, () =>
       this.counts.replaceChildren(...page.counts.map((text) => h("span", {}, text))));
@@ -39,7 +43,7 @@ export class Overview {
     this.#showTiles(page);
     this.#changed("timeline", [page.timeline, innerWidth], () =>
       this.queue.replaceChildren(timeline(page.timeline, page.zone, texts)));
-    this.#changed("jobs", [page.running, page.waiting, page.ended], () => this.#showJobs(page));
+    this.#changed("jobs", [page.running, page.waiting, page.ended, this.all], () => this.#showJobs(page));
     this.#changed("bookings", page.bookings, () => this.#showBookings(page));
   }
 
@@ -58,6 +62,7 @@ export class Overview {
     for (const [id, tile] of this.tiles) {
       if (!here.has(id)) { tile.stop(); tile.element.remove(); this.tiles.delete(id); }
     }
+    const alike = new Set(page.devices.map((device) => device.tile.name)).size < 2;
     for (const device of page.devices) {
       let tile = this.tiles.get(device.tile.device);
       if (!tile) {
@@ -66,14 +71,17 @@ export class Overview {
         this.grid.append(tile.element);
         tile.begin(page.time);
       }
-      tile.show(device, page.time);
+      tile.show(device, page.time, alike);
     }
   }
 
   #showJobs(page) {
     const groups = [[this.texts.running, page.running], [this.texts.waiting, page.waiting], [this.texts.ended, page.ended]];
+    const few = (jobs) => jobs === page.ended && !this.all ? jobs.slice(0, FEW) : jobs;
+    const showAll = () => { this.all = true; this.show(page); };
     const found = groups.filter(([, jobs]) => jobs.length).map(([title, jobs]) =>
-      h("div", { class: "group" }, h("h3", {}, title, h("span", {}, String(jobs.length))), jobs.map(jobLine),
+      h("div", { class: "group" }, h("h3", {}, title, h("span", {}, String(jobs.length))), few(jobs).map(jobLine),
+        few(jobs).length < jobs.length && h("button", { class: "all", onclick: showAll }, `${this.texts.show_all} (${jobs.length})`),
         jobs === page.waiting && page.more && h("p", { class: "more" }, page.more)));
     this.jobs.replaceChildren(...(found.length ? found : [h("p", { class: "empty" }, this.texts.no_jobs)]));
   }
@@ -135,7 +143,10 @@ class Tile {
     } catch { /* the readings that come from now on are drawn */ }
   }
 
-  show(device, now) {
+  /** alike: all devices have the same name, which the title says. */
+  show(device, now, alike) {
+    this.name.hidden = alike;
+    this.who.hidden = device.tile.replay;
     const { tile } = device, [util, memory, ...rest] = tile.metrics;
     this.element.className = `tile ${tile.usage.replaceAll(" ", "-")} ${device.free ? "free" : ""} ${device.meaning}`;
     setText(this.who, device.free ? this.texts.free : tile.holder);

@@ -64,7 +64,7 @@ def test_each_state_says_what_it_must():
         "done",
     ]
     assert by_id[9].doing == "Waiting: GPU 0 is held by job 8"
-    assert by_id[8].doing == "42 % · timing · 28 s left"
+    assert by_id[8].doing == "42 % · 28 s left · timing"
     assert by_id[8].share == pytest.approx(0.42)
     assert (by_id[6].tflops, by_id[6].duration, by_id[6].device) == ("0.085", "18 s", "CPU")
     assert "out of memory" in by_id[4].doing
@@ -104,7 +104,7 @@ def test_details_have_the_result_or_the_reason():
     found = {
         number: dict(details(j, SNAPSHOT).facts) for number, j in ((j.id, j) for j in SNAPSHOT.jobs)
     }
-    assert found[6]["Backend"].startswith("flash: auto")
+    assert found[6]["Backend"].startswith("flash (auto")
     assert found[6]["Verdict"] == "pass"
     assert "P99 15.8 ms" in found[6]["Timing"]
     assert found[4]["Reason"] == "exited with status 1: CUDA out of memory"

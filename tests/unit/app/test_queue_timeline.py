@@ -94,7 +94,7 @@ def test_bookings_lie_behind_the_jobs_of_their_devices() -> None:
     booking = Booking((GPUS[1].id,), NOW + 60, NOW + HOUR, group="night")
     rows = queue_timeline(snapshot(settings=Settings(reservations={"7": booking})), ()).rows
     assert [(bar.kind, bar.key, bar.label) for bar in rows[1].bars] == [
-        ("booked", 7, "group night")
+        ("booked", 7, "booked: group night")
     ]
     assert not rows[0].bars
     assert rows[1].bars[0].text_at == NOW + 60

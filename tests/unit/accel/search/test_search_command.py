@@ -34,7 +34,7 @@ def test_the_workload_leaves_a_result_that_names_the_configuration(tmp_path, mon
     found = results.read((tmp_path / "result.json").read_bytes())
     assert str(found.verdict) == "pass" and found.backend.startswith("block ")
     assert found.checks[0].passed and found.timing.count > 20
-    assert str(found.reason).startswith("right")
+    assert str(found.reason).startswith("correct")
     assert json.loads(capsys.readouterr().out.splitlines()[0])["gpudeck"] == "progress"
 
 
@@ -153,7 +153,7 @@ def test_a_declared_kernel_is_searched_by_the_command(tmp_path, capsys):
     options = ["--search-seconds=1", "--seconds=0.5", "--no-compile"]
     assert main(["search", "tune", str(file), *options]) == 0
     said = capsys.readouterr().out
-    assert "right" in said and "block=" in said and "wrong=0" in said
+    assert "correct" in said and "block=" in said and "wrong=0" in said
     file.write_text(TEXT.replace("SPACE", "SPICE"))
     assert main(["search", "tune", str(file)]) != 0
     assert "has no SPACE" in capsys.readouterr().err
@@ -163,4 +163,4 @@ def test_a_task_of_the_catalog_is_searched_by_the_command(capsys):
     options = ["--size=rows=16", "--size=columns=32", "--search-seconds=1", "--seconds=0.5"]
     assert main(["search", "tune", "row_sum", "--no-compile", *options]) == 0
     said = capsys.readouterr().out
-    assert "right" in said and "block=" in said and "rows=16 columns=32" in said
+    assert "correct" in said and "block=" in said and "rows=16 columns=32" in said
