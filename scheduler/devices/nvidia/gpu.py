@@ -50,9 +50,8 @@ class Gpu:
             capability,
             sms,
             optional(_peak_bandwidth, self.handle) or 0.0,
-            calibration.in_force(
+            calibration.find(
                 self.device.id,
-                self.device.name,
                 str(self.device.facts.get("VBIOS", "")),
                 str(self.device.facts["driver"]),
             ),

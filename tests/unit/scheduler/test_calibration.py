@@ -45,17 +45,6 @@ def test_activity_is_the_share_of_cycles_in_which_tensor_kernels_ran() -> None:
     assert activity({"tensor_hmma": 50.0}) is None
 
 
-def test_a_known_card_is_corrected_before_its_own_calibration(home: Path) -> None:
-    guess = calibration.in_force(UUID, "NVIDIA H200", VBIOS, DRIVER)
-    for counted, shown in ((674.12, 746.54), (1229.44, 1352.44), (457.77, 518.28)):  # of one H200
-        off = abs(shown * guess.ratio(1.0) / counted - 1)
-        assert 100 * off <= guess.error(1.0) < UNCALIBRATED.error(1.0)
-    assert guess.ratio(0.0) == 1.0 and not guess.made, "it does not count as a calibration"
-    assert calibration.in_force(UUID, "NVIDIA H100 80GB HBM3", VBIOS, DRIVER) == UNCALIBRATED
-    calibration.keep([MADE])
-    assert calibration.in_force(UUID, "NVIDIA H200", VBIOS, DRIVER) == MADE
-
-
 def test_the_fit_averages_like_loads_and_states_its_largest_deviation() -> None:
     loads = [ClockLoad(0.0, 1.0), ClockLoad(0.3, 0.94), ClockLoad(0.35, 0.98), ClockLoad(0.95, 0.9)]
     knots = fit(loads)
