@@ -75,9 +75,9 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     alone = len(found) == 1 and outcome(found[0].state) in FAILED
     if not query.measure and alone and "reason" not in measures:
         measures.append("reason")
-    if not query.measure and not query.aggregate and not query.by:
+    if query.measure in ("", "state") and not query.aggregate and not query.by:
         going = [job for job in found if _reports_progress(job)][:_TOLD]
-        measures += ["progress", "loss"] if going and query.jobs else []
+        measures += ["progress", "loss"] if going and query.jobs and not query.measure else []
         for job in going:
             _estimated(context, job)
     wanted = [*measures, *(w.measure for w in query.where if w.measure not in measures)]
