@@ -282,7 +282,7 @@ class _Labelled:
         places = tuple((request.index(text), request.index(text) + len(text))
                        for text in self.spans.values())  # fmt: skip
         return reading(self.head, *self.marks, spans=tuple(self.spans.items()))._replace(
-            places=places, language="en", certainty=self.certainty
+            places=places, languages=(1.0, 0.0, 0.0, 0.0), certainty=self.certainty
         )
 
 
