@@ -36,7 +36,7 @@ LONGEST_REQUEST = 2000
 """Characters; a longer text is not a request."""
 SURE = 0.75
 """From this probability on a request is answered or proposed without asking back."""
-CERTAIN = 0.9
+CERTAIN = 0.85
 """Below this probability an answer says what was understood."""
 LIKELY = 0.4
 """From this probability on small talk is answered, and the manual asked."""
