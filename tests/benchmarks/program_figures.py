@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from tests.benchmarks.comparisons import Row, rows
 
-_BLIND = ("seventh judge 1", "seventh judge 2", "eighth judge 1", "eighth judge 2")
-"""The sets of requests whose writers did not know the assistant."""
+_BLIND = ("ninth judge 1", "ninth judge 2", "tenth judge 1", "tenth judge 2")
+"""The newest sets of requests whose writers did not know the assistant."""
 _HEAD = """\
 | the program, two CPU cores | value | measured |
 |---|---|---|"""
