@@ -54,7 +54,9 @@ def alternatives(found: Reading, known: Known, request: str) -> tuple[Reading, .
         names = _names(field, known)
         if not names or not re.search(r"[^\W\d_]{2}", letters) or letters in names:
             continue
-        called = _called(letters, names, known) if field != "user" else ()
+        called = () if field == "user" else _best(letters, names)
+        if not called and field != "group":  # "weekly" is like "nightly", and not meant by it
+            called = _like(letters, names, known)
         if not _is_about_ended(found):
             called = tuple(name for name in called if name in known.active) or called
         called = tuple(filter(None, (named(letters, names),))) or called
@@ -104,10 +106,8 @@ def _with(found: Reading, place: int, span: tuple[str, str]) -> Reading:
     return found._replace(spans=spans, places=places)
 
 
-def _called(letters: str, names: tuple[str, ...], known: Known) -> tuple[str, ...]:
-    """Return the names that letters stand for, those that fit best; a user is no job."""
-    if best := _best(letters, names):
-        return best
+def _like(letters: str, names: tuple[str, ...], known: Known) -> tuple[str, ...]:
+    """Return the names whose meaning is most like that of letters; a user is no job."""
     if len(letters) < _SHORTEST or named(letters, known.users):
         return ()
     asked = _vector(letters)

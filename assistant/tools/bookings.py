@@ -47,7 +47,7 @@ def book(context: ToolContext, order: Order) -> PlannedAction:
     effect = words.text(
         "No job will start on {gpus} that could still run between {begin} and {end}. Programs that "
         "are not jobs of the queue may use it.",
-        gpus=names, begin=near(begin, now, words), end=near(end, now, words),
+        gpus=names, begin=_on_its_day(begin, words), end=_on_its_day(end, words),
     )  # fmt: skip
     if user is not None or group:
         holder = render(booking.holder, words.language)
@@ -121,8 +121,8 @@ def unbook(context: ToolContext, order: Order) -> PlannedAction:
 
     effect = words.text(
         "{gpus}: no longer kept for {holder} from {begin} to {end}.", gpus=names,
-        holder=render(booking.holder, words.language), begin=near(booking.begin, now, words),
-        end=near(booking.end, now, words),
+        holder=render(booking.holder, words.language), begin=_on_its_day(booking.begin, words),
+        end=_on_its_day(booking.end, words),
     )  # fmt: skip
     return PlannedAction(
         words.text("End booking {n}", n=number), effect, (number, booking), carry_out,
@@ -150,6 +150,11 @@ def choose_gpus(context: ToolContext, snapshot: Snapshot, order: Order) -> list[
 
 
 PLANNERS: dict[str, Planner] = {"book": book, "unbook": unbook}
+
+
+def _on_its_day(at: float, words: Words) -> str:
+    """Return a time with its day: whoever approves a booking sees if another day was meant."""
+    return render_moment(Moment(at, "day"), words.language)
 
 
 def near(at: float, now: float, words: Words) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,6 +101,11 @@ def test_a_booking_is_ended_by_order(machine: Machine) -> None:
     with pytest.raises(UserError, match="no such booking"):
         plan_action(context, Order("unbook"))
     until = {"until": "23:59"}
+    before, card = (
+        time.strftime("%d %b"),
+        plan_action(context, Order("book", number=1, options=until)),
+    )
+    assert before in card.effect or time.strftime("%d %b") in card.effect  # today has its day, too
     assert "booking 1" in carry_out(machine, Order("book", number=1, options=until))
     with pytest.raises(UserError, match="1 GPUs cannot be booked: 0 of 1"):
         plan_action(context, Order("book", number=1, options=until))

@@ -50,6 +50,7 @@ def test_what_does_not_exist_stands_for_nothing(letters: str) -> None:
 def test_users_and_groups_are_found_in_what_they_are_called() -> None:
     assert meant("lea's", "user") == ["lea"]
     assert meant("the sweep group", "group") == ["sweep"]
+    assert meant("weekly", "group", "order resume") == ["weekly"]  # not the group nightly
 
 
 def test_many_names_are_encoded_over_several_requests() -> None:
