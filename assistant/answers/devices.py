@@ -34,7 +34,7 @@ def answer(query: Query, rows: Rows, words: Words) -> list[str]:
         return [_no_data(query, rows, words)]
     if query.when:
         return [_moment(query, rows, known, words)]
-    if rows.best and (query.extreme or len(rows.rows) > 1):
+    if rows.best and query.measure and (query.extreme or len(rows.rows) > 1):
         return [_winner(query, rows, words), _rest(query, rows, words)]
     if rows.total is not None and len(rows.rows) > 1:
         return [_total(query, rows, words), _rest(query, rows, words)]
@@ -98,7 +98,7 @@ def _winner(query: Query, rows: Rows, words: Words) -> str:
         if query.aggregate == "min"
         else "{who} has the highest value of all: {measure} {value}{when}.",
         who=label(row, words),
-        measure=_title(query, rows, words),
+        measure=words.title(SUBJECTS["devices"].measures[query.measure].title),
         value=cell(row, 0, rows, words),
         when=times(rows, words),
     )

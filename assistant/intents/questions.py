@@ -66,11 +66,16 @@ class Questions(Values):
             "disk": lambda: [Query("debris")], "log_search": self._log_search,
             "bookings": lambda: [Query("bookings")], "machines": lambda: [Query("machines")],
             "conversion": self._conversion,
-            "code": lambda: [Query("code", text=" ".join(self.letters("folder")))],
+            "code": self._code,
         }  # fmt: skip
         if name not in readers:
             raise Unknown(name)
         return readers[name]()
+
+    def _code(self) -> list[Query]:
+        if jobs := self.letters("jobs"):
+            raise Unread(jobs[0])  # code has none: another wish stands behind the one for code
+        return [Query("code", text=" ".join(self.letters("folder")))]
 
     def manual(self) -> Query:
         """Return the question for what a term means, or for the manual's words on the request."""
