@@ -50,7 +50,7 @@ WALKS = (
     ),
     Walk(
         "**A client's call of `submit` to the first instruction of the job**",
-        63,
+        64,
         submission_to_first_instruction,
         frozenset(
             f"scheduler.{module}"
