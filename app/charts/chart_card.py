@@ -244,11 +244,11 @@ class ChartCard:
 
     def show_lines(self, chart: ChartModel, alert: str) -> None:
         """Say in the header what the lines across the curves mean: the alert, and the limit."""
-        show_if_any(self.alert, f"━ {alert}" if alert else "")
+        show_if_any(self.alert, f"— {alert}" if alert else "")
         known = chart.limit is not None and self.top is not None and self.has_data
         number = tr_decimal(f"{chart.limit:.0f}") if known else ""
         limit = tr("limit {value}", value=f"{number} {chart.unit}".rstrip())
-        show_if_any(self.limit, f"┅ {limit}" if known else "")
+        show_if_any(self.limit, f"– – {limit}" if known else "")
 
     def show_lane_levels(self, chart: ChartModel, alert: float | None) -> None:
         """Draw the limit and the alert's threshold in every lane that reaches them."""
