@@ -44,6 +44,7 @@ from PySide6.QtWidgets import (
 from gpudeck.accel.workloads.catalog import WORKLOADS
 from gpudeck.app.assistant.message_view import MessageView
 from gpudeck.app.language import texts
+from gpudeck.app.models.page import EXAMPLES
 from gpudeck.app.widgets import theme
 from gpudeck.language import rendering
 from gpudeck.language.words import Words
@@ -152,7 +153,7 @@ def data(on: Stage) -> Iterator[str]:
     for host in with_hosts(snapshot).hosts:
         yield from (host.name, *(state.device.name for state in host.devices), "ada user")
     yield from (session.title for session in world.SESSIONS)
-    yield from (model.name for model in served.MODELS)
+    yield from (*(model.name for model in served.MODELS), *EXAMPLES)
     yield from (*world.grid().versions, *(cell.contender for cell in world.grid().cells))
     tried = searched.record().entries
     yield from (name for entry in tried for name in entry.config)
