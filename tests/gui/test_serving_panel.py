@@ -125,7 +125,7 @@ def test_a_model_that_does_not_fit_says_what_it_needs():
     assert fp8.place == "CPU, as this machine has no GPU", "where it would really run"
     replay = snapshots.gpu_snapshot(1, replay=True)
     shown = fit(QWEN.footprint, Options(""), LEASE, replay, 64 * GIB)
-    assert shown is not None and shown.place == "CPU, as the GPUs shown are recordings"
+    assert shown is not None and shown.place == "CPU, as a recording is shown"
     job = fit(QWEN.footprint, Options(""), JOB, none, 64 * GIB)
     assert job is not None and "the job would wait" in job.text
     best = fit(QWEN.footprint, Options(""), LEASE, snapshots.gpu_snapshot(8), 8 * GIB)
