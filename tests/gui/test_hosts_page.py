@@ -181,7 +181,7 @@ def test_a_machine_is_tested(page, fed):
 
 
 def test_the_busiest_device_of_a_machine_has_curves(fed):
-    fed.window.resize(1280, 800)
+    fed.window.resize(1280, 700)
     fed.window.show_page("hosts")
     made = with_hosts(snapshots.gpu_snapshot(1))
     known = msgspec.structs.replace(made.settings, hosts={"lab1": HostSettings("ada@lab1")})
@@ -193,11 +193,18 @@ def test_the_busiest_device_of_a_machine_has_curves(fed):
     fed.feed(msgspec.structs.replace(made, settings=known, time=NOW + 1))
     curves, *others = page.devices.curves
     assert curves.title.text() == "lab1 GPU 0, last 10 minutes"
-    assert not any(other.isVisible() for other in others), "the other device has no history"
+    assert not any(other.isVisible() for other in others), "there is room for one"
     shown = [field for field, spark in curves.sparks.cards.items() if spark.isVisible()]
     assert shown == ["util"], "nothing else has a history"
     assert curves.sparks.cards["util"].text == "87 %"
     assert page.devices.rect().contains(curves.geometry())
+    fed.window.resize(1280, 800)
+    fed.feed(msgspec.structs.replace(made, settings=known, time=NOW + 2))
+    both = [device for device in page.devices.curves if device.isVisible()]
+    assert [device.title.text() for device in both] == [
+        f"lab1 GPU {at}, last 10 minutes" for at in range(2)
+    ], "there is room for both"
+    assert page.devices.rect().contains(both[-1].geometry())
 
 
 def test_a_page_without_machines_begins_at_its_top(fed):
