@@ -11,6 +11,7 @@ from PySide6.QtTest import QTest
 from gpudeck.app.charts.chart_card import ChartCard
 from gpudeck.app.charts.chart_model import chart_models, scale
 from gpudeck.app.charts.chart_source import ChartContents
+from gpudeck.app.charts.chart_view import lane_font
 from gpudeck.app.charts.lanes import lane_levels
 from gpudeck.app.charts.thresholds import moved, threshold
 from gpudeck.app.charts.value_line import ValueLine
@@ -308,7 +309,9 @@ def test_each_lane_has_its_name_and_its_value_at_every_size(fed):
             assert card.view.axis_labels == [str(at) for at in range(8)], (size, field)
             assert len(card.lane_values.texts) == 8
             assert card.lane_values.isVisible()
-            assert card.view.box.height() / 8 >= 11, "no text is written over another"
+            lane, values = card.view.box.height() / 8, "".join(card.lane_values.texts)
+            ink = QFontMetricsF(lane_font(lane)).tightBoundingRect(f"{values}01234567").height()
+            assert lane >= ink + 1, "no text is written over another"
             assert card.values.values == [], "no second line of the same values"
     fed.window.dashboard.legend.chips[GPU0].click()
     fed.feed(snapshots.gpu_snapshot(8, NOW + 1))
