@@ -95,8 +95,9 @@ class SettingRow(QWidget):
             self.reset.setSizePolicy(keeps)
         else:
             named = row(caption, self.more, Stretch(), spacing=theme.XS)
-            self.more.setVisible(self._brief != self.whole_help)
             grid.addLayout(named, 0, 0)
+            # The button is in the row now: shown before, it would be a window that takes the keys.
+            self.more.setVisible(self._brief != self.whole_help)
             self._help = self.help
             grid.setContentsMargins(0, _ABOVE, 0, _ABOVE)
         self._grid, self._edited, self._shape = grid, editor, 0
