@@ -17,7 +17,9 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from gpudeck.app.hosts.host_rows import ReachHost
+from gpudeck.app.jobs.arrangement import SortOrder
 from gpudeck.app.jobs.requests import SearchJobs
+from gpudeck.app.jobs.table import NAME
 from gpudeck.app.shell.window import PAGES
 from gpudeck.scheduler.protocol.devices import Detail
 from gpudeck.scheduler.protocol.jobs import Cancelling, queued
@@ -167,8 +169,10 @@ def test_an_array_is_unfolded_and_a_job_of_it_removed_and_put_back(person):
     (toast,) = window.toasts.toasts
     person.click(toast.buttons["Undo"])
     assert person.fed.asked[-1] == Restore((23,))
-    person.click(page.table.horizontalHeader(), x=0.12)
-    assert page.model.order is not None, "sorted by the heading that was clicked"
+    header = page.table.horizontalHeader()
+    middle = header.sectionViewportPosition(NAME) + header.sectionSize(NAME) / 2
+    person.click(header, x=middle / header.width())
+    assert page.model.order == SortOrder(NAME, False), "sorted by the heading that was clicked"
 
 
 def test_the_palette_leads_to_a_page_a_job_and_an_action(person):
