@@ -23,11 +23,13 @@ _ASK = tr_noop(
 )
 
 
-def writer_text(message: Message) -> str:
-    """Return a line such as "written by model tiny · 84 tokens in 2.1 s on cpu · 12:03"."""
-    # the line below the question says where no model is in use
-    written = message.writer not in ("", "template")
-    parts = [written_by(message.writer)] if written else []
+def writer_text(message: Message, model_in_use: bool) -> str:
+    """Return a line such as "written by model tiny · 84 tokens in 2.1 s on cpu · 12:03".
+
+    Where no model is in use, the line below the question says so for all answers of templates.
+    """
+    told = model_in_use or message.writer != "template"
+    parts = [written_by(message.writer)] if message.writer and told else []
     if message.tokens and message.seconds > 0:
         parts.append(_speed(message))
     if message.at:

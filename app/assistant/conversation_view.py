@@ -89,16 +89,19 @@ class ConversationView(QWidget):
         """Show the newest state of the conversation."""
         path, busy = self.conversation.path, self.asked.busy
         able = missing_of("assistant", "compute") is None and not busy
-        self.empty.show_text(empty_text(self._state.snapshot), can_ask=able)
+        snapshot = self._state.snapshot
+        self.empty.show_text(empty_text(snapshot), can_ask=able)
         self.empty.setVisible(not path)
         self.messages.setVisible(bool(path))
-        self.messages.show_conversation(self.conversation)
+        self.messages.show_conversation(
+            self.conversation, snapshot is not None and bool(snapshot.settings.model)
+        )
         elsewhere = busy and self.asked is not self.conversation
         self.composer.show_state(
             busy,
             tr("“{title}” is being answered", title=self.asked.title)
             if elsewhere
-            else pace(self.asked, self._state.snapshot),
+            else pace(self.asked, snapshot),
             bool(path),
         )
 

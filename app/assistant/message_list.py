@@ -33,7 +33,7 @@ class MessageList(QAbstractScrollArea):
         super().__init__()
         self.goal: ScrollGoal = "question"
         """The part that stays in view while the conversation grows."""
-        self._conversation = Conversation()
+        self._conversation, self._model_in_use = Conversation(), False
         self._numbers: list[int] = []
         self._heights: dict[int, int] = {}
         self._widths: dict[int, int] = {}
@@ -58,8 +58,12 @@ class MessageList(QAbstractScrollArea):
         """Return the widgets in the order of their messages."""
         return [self._used[number] for number in self._numbers if number in self._used]
 
-    def show_conversation(self, conversation: Conversation) -> None:
-        """Show what changed in the conversation, or another conversation."""
+    def show_conversation(self, conversation: Conversation, model_in_use: bool) -> None:
+        """Show what changed in the conversation, or another conversation.
+
+        Where a model is in use, answers of templates say that it did not write them.
+        """
+        self._model_in_use = model_in_use
         if conversation is not self._conversation:
             self._conversation, self._numbers = conversation, []
             self._heights.clear()
@@ -202,7 +206,7 @@ class MessageList(QAbstractScrollArea):
                 self._conversation.tree.message(number),
                 self._message_view(number),
             )
-            message_view.show_message(message, *self._branch(number))
+            message_view.show_message(message, self._branch(number), self._model_in_use)
             message_view.keep_actions(number == self._numbers[-1])
             if self._measured.get(number) is not message or message_view.stale:
                 self._measured[number] = message

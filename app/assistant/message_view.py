@@ -38,7 +38,7 @@ class MessageView(QFrame):
         self.message = Message("assistant", "")
         self.stale = False
         """The height has changed since the last `fit`."""
-        self._branch = (1, 1)
+        self._branch, self._model_in_use = (1, 1), False
         self._last = self._focused = False
         self._make_parts()
         self._make_actions()
@@ -120,10 +120,11 @@ class MessageView(QFrame):
             tr("Delete this message and those after it; you can undo this"),
         )
 
-    def show_message(self, message: Message, place: int = 1, of: int = 1) -> None:
-        """Show a message, which is number `place` of `of` siblings."""
-        if message is not self.message or self._branch != (place, of):
-            self.message, self._branch = message, (place, of)
+    def show_message(self, message: Message, branch: tuple[int, int], model_in_use: bool) -> None:
+        """Show a message, with its place among siblings and their number."""
+        shown = self._branch, self._model_in_use
+        if message is not self.message or shown != (branch, model_in_use):
+            self.message, self._branch, self._model_in_use = message, branch, model_in_use
             self._show()
 
     def keep_actions(self, last: bool) -> None:
@@ -224,8 +225,9 @@ class MessageView(QFrame):
             else "muted",
         )
         ended = not message.pending
-        set_text(self.writer, writer_text(message))
-        set_tooltip(self.writer, writer_text(message))
+        written = writer_text(message, self._model_in_use)
+        set_text(self.writer, written)
+        set_tooltip(self.writer, written)
         self._footer.setVisible(ended or bool(message.text))
         place, of = self._branch
         set_text(self.branch, f"{place}/{of}")

@@ -11,6 +11,7 @@ from gpudeck.app.assistant.message_tree import Curve
 from gpudeck.app.assistant.requests import Ask, FinishedAnswer, WriteBrief
 from gpudeck.app.widgets import theme
 from gpudeck.assistant.host_protocol import Chunk, Waiting
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.gui import snapshots
 
 
@@ -34,11 +35,14 @@ def test_an_answer_with_its_writer_and_sources(fed, qtbot):
         FinishedAnswer("It was **61 °C**.", "template", (("Temperature", "61 °C", "reading"),))
     )
     writer = page.messages.views[1].writer
-    qtbot.waitUntil(lambda: writer.text().startswith("written without a model"))
+    qtbot.waitUntil(page.composer.send.isEnabled)
+    assert "no model is in use" in page.composer.where.text()
+    assert "model" not in writer.text(), "the line below says it once for all answers"
     assert page.messages.views[1].text.toPlainText() == "It was 61 °C."
     page.messages.views[1].sources.click()
     assert "61 °C (reading)" in page.messages.views[1].facts.toPlainText()
-    assert page.composer.send.isEnabled()
+    fed.feed(snapshots.cpu_snapshot(snapshots.NOW + 1, settings=Settings(model_folder="/m/tiny")))
+    qtbot.waitUntil(lambda: writer.text().startswith("written without a model"))
 
 
 def test_the_two_buttons_and_stop(fed, qtbot):
