@@ -88,14 +88,14 @@ class ProcessAbout(QFrame):
         self._body.addLayout(texts, 1)
         self._body.addLayout(self._charts, 1)
         self._body.addStretch()
-        self._form: Form | None = None
+        self.form: Form | None = None
         self.arrange("below")
 
     def arrange(self, form: Form) -> None:
         """Place the charts below the texts, or in a low card beside them."""
-        if form == self._form:
+        if form == self.form:
             return
-        self._form = form
+        self.form = form
         directions, policies = QBoxLayout.Direction, QSizePolicy.Policy
         down, across = directions.TopToBottom, directions.LeftToRight
         self._body.setDirection(across if form == "low" else down)

@@ -74,8 +74,6 @@ class ProcessesPage(QWidget):
         self.commands = ProcessActions(self, link)
         self.end, self.question = self.commands.end, self.commands.question
         self._past = PastReader(self, link)
-        self._beside = False
-        """The description is beside the list, not below it."""
         self.poller = DetailsPoller(self, link)
         self.acts = self._bind()
         self._connect()
@@ -130,9 +128,14 @@ class ProcessesPage(QWidget):
         beside = self.width() >= theme.px(_BESIDE)
         directions = QBoxLayout.Direction
         self._body.setDirection(directions.LeftToRight if beside else directions.TopToBottom)
-        self._beside = beside
         low = self.height() < theme.px(_LOW) and self.width() >= theme.px(_NARROW)
         self.about.arrange("beside" if beside else "low" if low else "below")
+        self._fill()
+
+    def _fill(self) -> None:
+        """Let the table take the height that the description does not take."""
+        grows = self.about.isVisibleTo(self) and self.about.form == "below"
+        self.list.fill(wanted=not grows)
 
     def refresh(self) -> None:
         """Show the processes that were read last."""
@@ -186,7 +189,7 @@ class ProcessesPage(QWidget):
         if self.list.chosen_line() is None and self.height() >= theme.px(_LOW):
             told = self.list.first
         self.about.setVisible(told is not None)
-        self.list.fill(wanted=self._beside or told is None)
+        self._fill()
         if told is not None and snapshot is not None:
             since = None if self._seconds is None else snapshot.time - self._seconds
             self.about.show_process(told, since, snapshot.time)

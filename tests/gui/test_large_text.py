@@ -24,10 +24,24 @@ from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import pill, set_pill
 from gpudeck.assistant.housekeeping import Finding
 from gpudeck.assistant.housekeeping.findings import encoded
+from gpudeck.scheduler.protocol.devices import Detail, Process
+from gpudeck.scheduler.verbs.devices import GetDetails
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
 
 GIB = 2**30
+PROCESS = Process(
+    4711,
+    "python",
+    "ada",
+    4 * GIB,
+    3,
+    False,
+    snapshots.NOW - 60,
+    9,
+    "python train.py",
+    kind="compute",
+)
 
 
 @pytest.fixture
@@ -158,3 +172,20 @@ def test_eight_tiles_of_a_usual_window_keep_the_power(large: QApplication) -> No
     fed.window.close()
     fed.window.deleteLater()
     fed.settle()
+
+
+def test_only_the_table_takes_the_height_that_processes_leave(large: QApplication) -> None:
+    fed = Fed(large)
+    fed.window.show_page("processes")
+    fed.feed(snapshots.gpu_snapshot(8))
+    fed.reply(GetDetails, (Detail(snapshots.gpu(0).id, snapshots.NOW, (), (PROCESS,)),))
+    page = fed.window.processes
+    page.table.selectRow(0)
+    fed.settle()
+    assert page.about.isVisible()
+    search = page.end.mapTo(page, page.end.rect().bottomLeft()).y()
+    assert page.use.y() - search <= 2 * theme.S
+    assert page.use.height() <= page.use.sizeHint().height()
+    assert page.about.geometry().bottom() == page.rect().bottom()
+    fed.window.close()
+    fed.window.deleteLater()
