@@ -43,6 +43,7 @@ from gpudeck.app.widgets.actions import bind_actions, menu_of, show_menu
 from gpudeck.app.widgets.controls import (
     Stretch,
     button,
+    choice_box,
     empty_label,
     label,
     row,
@@ -157,6 +158,8 @@ class JobsPage(QWidget):
             tr("Usage"), tooltip=hint("jobs.usage", tr("What each person's jobs used"))
         )
         self.views = Segments(tr("View"), self.as_list, self.as_timeline, self.open_usage)
+        self.view = choice_box(tr("View"), ("List", "Schedule", "Usage"))
+        """The views where there is no room for their buttons."""
         self._panels: dict[QPushButton, Panel] = {
             self.open_groups: self.groups,
             self.open_bookings: self.bookings,
@@ -237,7 +240,9 @@ class JobsPage(QWidget):
         """Leave out of a narrow window what the menu and the palette have, too."""
         narrow = self.window().width() < max(theme.px(NARROW), NARROW)
         whole = self.details.whole_log.isChecked()
-        self.views.setHidden(whole or self.width() < theme.px(_VIEWS))
+        roomy = self.width() >= theme.px(_VIEWS)
+        self.views.setHidden(whole or not roomy)
+        self.view.setHidden(whole or roomy)
         for opening in (self.open_groups, self.open_bookings):
             opening.setHidden(narrow or whole)
         self.more.setVisible(narrow and not whole)
@@ -544,11 +549,18 @@ class JobsPage(QWidget):
         self.as_timeline.setChecked(False)
         self._open_panel(self.usage, False)
 
+    def _choose_view(self, at: int) -> None:
+        made = (self.as_list, self.as_timeline, self.open_usage)[at]
+        if not made.isChecked():
+            made.click()
+
     def _mark_view(self) -> None:
         """Mark which view is shown; the usage takes the whole page."""
         usage, whole = not self.usage.isHidden(), self.details.whole_log.isChecked()
         self.open_usage.setChecked(usage)
         self.as_list.setChecked(not usage and not self.as_timeline.isChecked())
+        buttons = (self.as_list, self.as_timeline, self.open_usage)
+        self.view.setCurrentIndex([made.isChecked() for made in buttons].index(True))
         self._top.setHidden(usage or whole)
         self.chooser.setHidden(usage or whole)
         self.count.setHidden(usage or whole)
@@ -605,6 +617,7 @@ class JobsPage(QWidget):
         self.table.selectionModel().currentRowChanged.connect(self._choose)
         self.table.selectionModel().selectionChanged.connect(self._show_details)
         self.as_list.clicked.connect(self._show_list)
+        self.view.activated.connect(self._choose_view)
         self.as_timeline.toggled.connect(self._turn_view)
         self.timeline.chosen.connect(self._choose_in_timeline)
         self.pause.clicked.connect(lambda on: link.send(self, Pause(on)))
@@ -658,10 +671,9 @@ class JobsPage(QWidget):
 
     def _lay_out(self) -> None:
         buttons = (self.open_groups, self.open_bookings, self.more, self.pause, self.new)
-        self._above = (self.views, self.chooser, *buttons)
-        bar = row(
-            self.views, Stretch(self.chooser, 1000), self.count, Stretch(), self.several, *buttons
-        )
+        self._above = (self.views, self.view, self.chooser, *buttons)
+        found = (Stretch(self.chooser, 1000), self.count, Stretch())
+        bar = row(self.views, self.view, *found, self.several, *buttons)
         bar.setSpacing(theme.M)
         top, self._stack = list_card(self.table, self.empty)
         self._stack.addWidget(self.timeline)

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtCore import QCoreApplication, QEvent, QSize
 from PySide6.QtGui import QFontMetrics, QFontMetricsF
 from PySide6.QtWidgets import QApplication, QStyleOptionViewItem, QTableView
 
@@ -187,5 +187,26 @@ def test_only_the_table_takes_the_height_that_processes_leave(large: QApplicatio
     assert page.use.y() - search <= 2 * theme.S
     assert page.use.height() <= page.use.sizeHint().height()
     assert page.about.geometry().bottom() == page.rect().bottom()
+    fed.window.close()
+    fed.window.deleteLater()
+
+
+@pytest.mark.parametrize("size", [SMALLEST, QSize(1100, 800), QSize(1280, 800)])
+def test_the_views_of_jobs_can_always_be_chosen(large: QApplication, size: QSize) -> None:
+    fed = Fed(large)
+    fed.window.resize(size)
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.gpu_snapshot(8))
+    fed.settle()
+    page = fed.window.jobs
+    assert page.views.isVisible() or page.view.isVisible()
+    page.view.activated.emit(2)
+    fed.settle()
+    assert page.usage.isVisible() and page.view.currentText() == "Usage"
+    assert page.views.isVisible() or page.view.isVisible()
+    page.view.activated.emit(1)
+    assert page.as_timeline.isChecked() and page.view.currentText() == "Schedule"
+    page.view.activated.emit(0)
+    assert page.table.isVisible() and page.view.currentText() == "List"
     fed.window.close()
     fed.window.deleteLater()
