@@ -75,6 +75,8 @@ class DevicePage(QWidget):
     left = Signal()
     titled = Signal(str)
     """Carries the name of the device, as the title of the page."""
+    stepped = Signal(str)
+    """Carries the device to which the user went from its neighbour."""
 
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
@@ -270,3 +272,4 @@ class DevicePage(QWidget):
         devices = [s.device.id for s in snapshot.devices] if snapshot else []
         if self._device in devices:
             self.show_device(devices[(devices.index(self._device) + by) % len(devices)])
+            self.stepped.emit(self._device)

@@ -223,6 +223,7 @@ class MainWindow(QWidget):
 
         page = self._add_page("device", DevicePage(self.state, self.link))
         page.titled.connect(self.header.show_title)
+        page.stepped.connect(self.strip.mark_shown)
         page.left.connect(lambda: self.show_page("dashboard"))
         return page
 
@@ -280,7 +281,7 @@ class MainWindow(QWidget):
     def show_device(self, device: str) -> None:
         """Show the page of one device."""
         self.rail.show_chosen("dashboard")
-        self._show(self.device)
+        self._show(self.device, device)
         self.device.show_device(device)
         self.device.setFocus()
 
@@ -303,10 +304,15 @@ class MainWindow(QWidget):
         self.folded = folded
         self.dashboard.bar.show_folded(folded)
         if (page := self.pages.currentWidget()) is not None:
-            self._show(page)
+            self._show(page, self.strip.chips.shown)
 
-    def _show(self, page: QWidget) -> None:
-        """Show a page, with the strip collapsed unless the page is about the devices."""
+    def _show(self, page: QWidget, device: str = "") -> None:
+        """Show a page, with the strip collapsed unless the page is about the devices.
+
+        Args:
+            device: The one that the page is about; empty if it is about no single one.
+        """
+        self.strip.mark_shown(device)
         self.pages.setCurrentWidget(page)
         self._area.leave_margin(wanted=not page.property(REACHES_EDGE))
         about_devices = page is self.dashboard

@@ -42,6 +42,8 @@ class ChipLine(MarkChart):
         super().__init__(tr("Devices"))
         self.chips: tuple[Chip, ...] = ()
         self._tiles: tuple[Tile, ...] = ()
+        self.shown = ""
+        """The device whose page is shown; empty on all other pages."""
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
@@ -49,6 +51,12 @@ class ChipLine(MarkChart):
         """Paint the chips that changed."""
         self._tiles = tiles
         self._choose_chips(self.width())
+
+    def mark_shown(self, device: str) -> None:
+        """Mark the chip of the device whose page is shown; none if it is empty."""
+        if device != self.shown:
+            self.shown = device
+            self.update()
 
     def fit(self, width: int) -> int:
         """Choose chips that have room in a line; return its height."""
@@ -108,7 +116,9 @@ class ChipLine(MarkChart):
         for at, made in enumerate(self.chips):
             named = self.summed or self.named
             title = made.title if named else shortest_label(made.title)
-            _draw_chip(painter, self._box(at), made, title, self.summed or self.whole)
+            box = self._box(at)
+            _draw_frame(painter, box, chosen=bool(made.device) and made.device == self.shown)
+            _draw_chip(painter, box, made, title, self.summed or self.whole)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         super().mousePressEvent(event)
@@ -152,6 +162,13 @@ def _needed(made: Chip) -> float:
     return _advance(made.title, made.text) + 2 * theme.S + _DOT + theme.XS + theme.M
 
 
+def _draw_frame(painter: QPainter, box: QRectF, *, chosen: bool) -> None:
+    t = theme.tokens()
+    painter.setPen(QColor(t.accent if chosen else t.line))
+    painter.setBrush(QColor(t.accent_soft if chosen else t.surface))
+    painter.drawRoundedRect(box, 6, 6)
+
+
 def _draw_chip(painter: QPainter, box: QRectF, made: Chip, title: str, whole: bool) -> None:
     """Paint the title on the left and the values on the right, over a line as long as the load.
 
@@ -159,9 +176,6 @@ def _draw_chip(painter: QPainter, box: QRectF, made: Chip, title: str, whole: bo
         whole: There is room for all values; else only the one that is coloured, or the first.
     """
     t = theme.tokens()
-    painter.setPen(QColor(t.line))
-    painter.setBrush(QColor(t.surface))
-    painter.drawRoundedRect(box, 6, 6)
     pad = theme.S if whole or title == made.title else theme.XS
     left, right = box.left() + pad, box.right() - pad
     spare = right - left - _advance(title, made.cause.text) - theme.XS
@@ -188,4 +202,4 @@ def _draw_chip(painter: QPainter, box: QRectF, made: Chip, title: str, whole: bo
         right -= metrics.horizontalAdvance(f"  {value.text}")
     if made.share is not None:
         load = QRectF(box.left() + 6, box.bottom() - 3, (box.width() - 12) * made.share, 2)
-        painter.fillRect(load, QColor(t.accent))
+        painter.fillRect(load, QColor(t.muted))  # in the accent colour it would look selected

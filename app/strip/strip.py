@@ -83,6 +83,10 @@ class Strip(QStackedWidget):
         if self.many:
             self.fleet.filter.setText(host)
 
+    def mark_shown(self, device: str) -> None:
+        """Mark the device whose page is shown; none if it is empty."""
+        self.chips.mark_shown(device)
+
     def collapse(self, collapsed: bool) -> None:
         """Show a line of chips, or everything again."""
         if collapsed != self.collapsed:

@@ -91,8 +91,10 @@ class Tile(msgspec.Struct, frozen=True):
     """The share of the job that holds it which is done, 0 to 1; None if it is not known."""
     alert: str = ""
     """The alerts about it that are raised, a line for each."""
+    calm: bool = False
+    """The cause of all these alerts is over."""
     alerted: frozenset[int] = frozenset()
-    """The indices of the values that these alerts are about."""
+    """The indices of the values that these alerts are about, while their cause lasts."""
 
     @property
     def quiet(self) -> bool:
@@ -102,7 +104,8 @@ class Tile(msgspec.Struct, frozen=True):
     @property
     def meaning(self) -> Meaning:
         """Return the most serious meaning of all values and alerts."""
-        return "hot" if self.alert and self.worst != "failed" else self.worst
+        alarming = self.alert and not self.calm and self.worst != "failed"
+        return "hot" if alarming else self.worst
 
     def meaning_of(self, at: int) -> Meaning:
         """Return what the colour of the value at the index `at` of `METRICS` says."""
@@ -312,7 +315,12 @@ def _tile(
         free=device.kind != "cpu" and not device.host and is_free(state, settings),
         progress=_progress(state, jobs),
         alert="\n".join(tr_text(alert.text) for alert in alerts),
-        alerted=frozenset(_WATCHED[alert.rule] for alert in alerts if alert.rule in _WATCHED),
+        calm=all(alert.clearing for alert in alerts),
+        alerted=frozenset(
+            _WATCHED[alert.rule]
+            for alert in alerts
+            if alert.rule in _WATCHED and not alert.clearing
+        ),
     )
 
 

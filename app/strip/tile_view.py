@@ -227,7 +227,8 @@ class TileView(QFrame):
         if tile.alert:
             word = tr("alert")
             box = self._box(left, min(_advance(self._small, word), max(right - left, 0.0)))
-            texts.append(TileText(box, word, self._small, "hot", tile.alert))
+            meaning = "muted" if tile.calm else "hot"
+            texts.append(TileText(box, word, self._small, meaning, tile.alert))
             left = box.right() + theme.S
         held = self._place_holder(texts, tile, left, right)
         room = max(right - held - (theme.S if held else 0) - left, 0.0)
@@ -312,7 +313,7 @@ class TileView(QFrame):
 def _without_values(tile: Tile) -> tuple[object, ...]:
     return (
         *(tile.title, tile.name, tile.note, tile.replay, tile.holder, tile.holder_tooltip),
-        *(tile.warning, tile.meaning, tile.free, tile.progress, tile.alert),
+        *(tile.warning, tile.meaning, tile.free, tile.progress, tile.alert, tile.calm),
         tile.alerted,
     )
 

@@ -80,6 +80,8 @@ class Alert(msgspec.Struct, frozen=True):
     """The text once it is cleared; empty where it stays the same."""
     process: int | None = None
     """The pid of the program that it is about, which can be suspended; None for any other alert."""
+    clearing: bool = False
+    """True while its cause is over, and it is not cleared yet."""
 
 
 class HostState(msgspec.Struct, frozen=True):

@@ -97,7 +97,7 @@ class AlertEvaluator:
         if not isinstance(state, Raised) or state.under is None or not alert.cleared_text:
             return alert
         return msgspec.structs.replace(
-            alert, text=phrase("{sub}; clears soon", sub=alert.cleared_text)
+            alert, text=phrase("{sub}; clears soon", sub=alert.cleared_text), clearing=True
         )
 
     def evaluate(

@@ -371,3 +371,44 @@ def test_a_busy_tile_says_who_and_how_far_and_a_free_one_opens_the_form(fed):
 def test_the_tray_begins_with_what_is_free():
     summary = summarize(snapshots.gpu_snapshot(8))
     assert summary.text.startswith("2 of 8 free: 2, 5; next: GPU 0 about ")
+
+
+def test_the_chip_of_the_device_that_is_shown_is_marked(fed):
+    fed.feed(snapshots.gpu_snapshot(8))
+    fed.window.show_device(snapshots.gpu(2).id)
+    fed.settle()
+    chips = fed.window.strip.chips
+    assert marked(chips) == [2]
+    fed.window.device.after.click()
+    fed.settle()
+    assert marked(chips) == [3]
+    fed.window.show_page("jobs")
+    fed.settle()
+    assert marked(chips) == [], "a load is no mark"
+
+
+def marked(chips):
+    """Return the places of the chips in which something has the accent colour."""
+    picture, accent = chips.grab().toImage(), QColor(theme.tokens().accent)
+    boxes = [mark.box.toAlignedRect() for mark in chips.marks()]
+    return [
+        at
+        for at, box in enumerate(boxes)
+        if any(
+            picture.pixelColor(box.center().x(), y) == accent
+            for y in range(max(box.top(), 0), min(box.bottom(), picture.height() - 1) + 1)
+        )
+    ]
+
+
+def test_a_device_that_has_cooled_down_is_not_coloured(fed):
+    made, device = snapshots.gpu_snapshot(8), snapshots.gpu(1).id
+    alert = Alert(1, "too hot", device, None, "was hot", NOW, NOW, clearing=True)
+    fed.feed(msgspec.structs.replace(made, alerts=(alert,)))
+    view = fed.window.strip.tiles[device]
+    assert view.values[3].meaning == "" and view.tile.meaning == ""
+    assert [text.meaning for text in view.texts if text.text == "alert"] == ["muted"]
+    fed.window.show_page("jobs")
+    fed.settle()
+    chip = fed.window.strip.chips.chips[1]
+    assert not chip.meaning and not any(value.meaning for value in chip.values)

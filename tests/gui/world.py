@@ -367,14 +367,14 @@ def alerts(history: dict[str, list[Reading]]) -> list[Alert]:
                 text = phrase("{device} is over {degrees} °C, peak {peak} °C", **shown)
             elif open_still:
                 text = phrase("{sub}; clears soon", sub=text)
-            found.append((start, end, device, text, open_still))
+            found.append((start, end, device, text, open_still, open_still and not warm))
     found.sort(key=lambda row: row[:3])
     return [
         Alert(
             number, "too hot", device, None, text, start, start + _RAISE_S,
-            None if still else end, acknowledged=number % 3 == 0 and not still,
+            None if still else end, acknowledged=number % 3 == 0 and not still, clearing=calm,
         )
-        for number, (start, end, device, text, still) in enumerate(found, 1)
+        for number, (start, end, device, text, still, calm) in enumerate(found, 1)
     ]  # fmt: skip
 
 

@@ -154,9 +154,10 @@ def test_too_hot_by_the_cards_own_limit() -> None:
     assert str(machine.alerts.active[0].text) == "GPU 0 is over 84 °C, peak 88 °C"
     assert machine.run_for(60, temp=82.0, temp_limit=89.0) == [], "cooler, and not yet well"
     assert str(machine.alerts.active[0].text) == "GPU 0 is over 84 °C, peak 88 °C"
-    assert machine.alerts.worded == machine.alerts.active
+    assert machine.alerts.worded == machine.alerts.active and not machine.alerts.worded[0].clearing
     assert machine.run_for(10, temp=42.0, temp_limit=89.0) == []
     assert str(machine.alerts.worded[0].text) == "GPU 0 was over 84 °C, peak 88 °C; clears soon"
+    assert machine.alerts.worded[0].clearing
     assert machine.run_for(1, temp=83.0, temp_limit=89.0) == [], "warm again before it is cleared"
     assert str(machine.alerts.worded[0].text) == "GPU 0 is over 84 °C, peak 88 °C"
     (cleared,) = machine.run_for(31, temp=80.0, temp_limit=89.0)
