@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from gpudeck.app.charts.chart_model import ChartModel
 from gpudeck.app.charts.chart_source import ChartContents, Curve
 from gpudeck.app.charts.chart_view import LANE_TOP, ChartView, clock_height, lanes_height
+from gpudeck.app.charts.curves import ghost_colors
 from gpudeck.app.charts.fleet_curves import FleetCurves
 from gpudeck.app.charts.heat_scale import HeatScale
 from gpudeck.app.charts.lanes import FROM as LANES_FROM
@@ -184,7 +185,7 @@ class ChartCard:
             self._bands = bands
             curves.show_bands(contents.bands, colors, contents.step)
         curves.show_heat(None)
-        curves.show_ghosts(contents.ghosts, colors)
+        curves.show_ghosts(contents.ghosts, ghost_colors(colors))
         curves.moments = list(moments)
         curves.show_behind(dict(behind), theme.tokens().muted)
         low = floors(devices) if lanes else dict.fromkeys(devices, chart.floor)

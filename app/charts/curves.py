@@ -23,6 +23,8 @@ from gpudeck.app.widgets import theme
 _PALE = 0.3
 """Opacity of all bands together, which must not hide the curves."""
 _GHOST, _BEHIND = 0.5, 0.35
+_GHOST_HUE = 3
+"""The place in `series` of the hue of another time: unlike the accent and all alerts."""
 """Opacity of the curves of another time, and of those behind the curve in focus."""
 _FILL = 0.13
 _LEAST_MARK = 3.0
@@ -284,6 +286,15 @@ def _premultiplied(color: str, alpha: float) -> int:
     channels = (round(alpha * c) for c in (shade.red(), shade.green(), shade.blue()))
     red, green, blue = channels
     return round(255 * alpha) << 24 | red << 16 | green << 8 | blue
+
+
+def ghost_colors(colors: dict[str, str]) -> dict[str, str]:
+    """Return the colours of curves of another time, by device.
+
+    They have another hue where all devices have the same one.
+    """
+    alike = len(set(colors.values())) == 1
+    return dict.fromkeys(colors, theme.tokens().series[_GHOST_HUE]) if alike else colors
 
 
 @cache

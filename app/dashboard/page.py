@@ -15,6 +15,7 @@ from gpudeck.app.charts.chart_card import ChartCard
 from gpudeck.app.charts.chart_model import ChartModel, chart_models, scale, title
 from gpudeck.app.charts.chart_source import ChartContents, ChartSource, Curve, value_at
 from gpudeck.app.charts.chart_view import EDGE_WIDTH, axis_width
+from gpudeck.app.charts.curves import ghost_colors
 from gpudeck.app.charts.fleet_curves import PIXELS_A_BIN as FLEET_PIXELS_A_BIN
 from gpudeck.app.charts.lanes import FROM as LANES_FROM
 from gpudeck.app.charts.past_curves import PIXELS_A_BIN, LoadPast, PastCurves
@@ -472,7 +473,7 @@ class DashboardPage(QWidget):
             self._listed = listed
             self._list_jobs((*spans, *current_job_spans(snapshot, colors, 0.0, snapshot.time)))
             self.bar.show_jobs(tuple(self._jobs.values())[-_LISTED_JOBS:], snapshot.time)
-        self.bar.show_axis(self.axis, self._position(snapshot.time))
+        self.bar.show_axis(self.axis, self._position(snapshot.time), self._key(colors))
 
     def _draw_charts(
         self,
@@ -657,14 +658,19 @@ class DashboardPage(QWidget):
     def _position(self, now: float) -> str:
         """Describe the cursor and the stretch of time that is shown."""
         parts, moment = [], self._cursor_time()
-        if moment is not None:
-            parts.append(tr("Cursor at {time}", time=clock(moment, now)))
         if self.compared is not None:
             at = clock(self.compared, now)
             parts.append(tr("Comparing with {time} (faded)", time=at))
+        if moment is not None:
+            parts.append(tr("Cursor at {time}", time=clock(moment, now)))
         if not self.axis.live:
             parts.append(tr("Paused · press L for live"))
         return " · ".join(parts)
+
+    def _key(self, colors: dict[str, str]) -> str:
+        """Return the colour of the time that is compared, where that is a single one."""
+        found = set(ghost_colors(colors).values()) if self.compared is not None else set()
+        return found.pop() if len(found) == 1 else ""
 
     def _list_jobs(self, spans: tuple[JobSpan, ...]) -> None:
         self._jobs |= {span.job: span for span in spans}

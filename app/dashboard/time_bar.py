@@ -6,6 +6,7 @@ from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
+from gpudeck.app.dashboard.line_key import LineKey
 from gpudeck.app.dashboard.time_axis import TimeAxis
 from gpudeck.app.dashboard.timeline import JobSpan
 from gpudeck.app.format.values import clock
@@ -41,6 +42,8 @@ class TimeBar(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.position = elided(size="small", meaning="muted")
+        self.key = LineKey()
+        self.key.hide()
         self.jobs = choice_box(tr("Go to a job's time"), [tr_noop("Go to job")])
         self.jobs.setToolTip(tr("Show the time of a job (J: next, Shift+J: previous)"))
         self.jobs.setFixedWidth(theme.px(130))
@@ -83,11 +86,12 @@ class TimeBar(QWidget):
         )
         self.span = choice_box(tr("Time range"), SPANS)
         self.span.activated.connect(lambda at: self.chosen.emit(list(SPANS.values())[at]))
+        self.span.setPlaceholderText(tr("Custom"))
         self.span.hide()
         self._others = (self.fold, self.compare, self.export, self.live)
         self._range = Segments(tr("Time range"), *self.spans)
         before, after = (self.span, self._range, self.live), (self.jobs, self.compare)
-        parts = (*before, Stretch(self.position), *after, self.export, self.fold)
+        parts = (*before, self.key, Stretch(self.position), *after, self.export, self.fold)
         self.setLayout(row(*parts, spacing=theme.S))
 
     def minimumSizeHint(self) -> QSize:
@@ -107,8 +111,13 @@ class TimeBar(QWidget):
         parts = (*self._others, *spans)
         return sum(max(p.sizeHint().width(), p.minimumWidth()) + theme.S for p in parts)
 
-    def show_axis(self, axis: TimeAxis, position: str) -> None:
-        """Check the buttons of what is shown; `position` describes it further."""
+    def show_axis(self, axis: TimeAxis, position: str, key: str) -> None:
+        """Check the buttons of what is shown; `position` describes it further.
+
+        Args:
+            key: The colour of the time that is compared; empty if there is none.
+        """
+        self.key.show_color(key)
         set_text(self.position, position)
         self.live.setChecked(axis.live)
         for made, seconds in zip(self.spans, SPANS.values(), strict=True):

@@ -451,3 +451,31 @@ def test_a_raised_alert_is_on_the_tile_of_its_device(fed):
     }
     assert shown.pop(gpu) == ["GPU 2 is over 80 °C, peak 84 °C"]
     assert not any(shown.values())
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_the_time_that_is_compared_has_a_hue_of_its_own_and_a_key(fed, count):
+    fed.feed(snapshots.gpu_snapshot(count), history=True)
+    page = fed.window.dashboard
+    page.compare(True)
+    page.point(page.axis.limits[0])
+    assert page.bar.key.isVisible() and page.bar.position.text().startswith("Comparing with ")
+    card, chart = page.charts["util"], chart_models(fed.window.state.snapshot)[0]
+    colors = dict.fromkeys((snapshots.gpu(at).id for at in range(count)), theme.LIGHT.accent)
+    times, values = np.arange(0.0, 100.0), np.full(100, 50.0)
+    lines = dict.fromkeys(colors, (times, values))
+    card.show_contents(chart, (0.0, 100.0), ChartContents(lines, ghosts=lines), colors)
+    assert {pen.color().name() for pen, _ in card.view.curves.ghosts} == {page.bar.key.color}
+    assert page.bar.key.color != theme.LIGHT.accent
+    page.compare(False)
+    assert not page.bar.key.isVisible()
+
+
+def test_a_range_without_a_button_is_named_where_the_ranges_are_a_list(fed):
+    fed.window.resize(900, 700)
+    fed.feed(snapshots.gpu_snapshot(8), history=True)
+    page = fed.window.dashboard
+    page.zoom(0.5, page.axis.limits[1])
+    fed.settle()
+    assert page.bar.span.isVisible() and page.bar.span.currentIndex() == -1
+    assert page.bar.span.placeholderText() == "Custom"
