@@ -103,8 +103,12 @@ class TimeBar(QWidget):
         wide = self.width() >= self._width_of(self.jobs, *self.spans)
         if wide == self.span.isVisibleTo(self):
             self.span.setVisible(not wide)
-            self.jobs.setVisible(wide)  # J does the same
             self._range.setVisible(wide)
+        self._offer_jobs()
+
+    def _offer_jobs(self) -> None:
+        """List the jobs, unless their room is needed to say what is compared; J does the same."""
+        self.jobs.setVisible(self._range.isVisibleTo(self) and not self.compare.isChecked())
 
     def _width_of(self, *spans: QWidget) -> int:
         """Return the pixels that these editors of the span need, with all other buttons."""
@@ -118,6 +122,7 @@ class TimeBar(QWidget):
             key: The colour of the time that is compared; empty if there is none.
         """
         self.key.show_color(key)
+        self._offer_jobs()
         set_text(self.position, position)
         self.live.setChecked(axis.live)
         for made, seconds in zip(self.spans, SPANS.values(), strict=True):

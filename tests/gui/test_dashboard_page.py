@@ -459,7 +459,11 @@ def test_the_time_that_is_compared_has_a_hue_of_its_own_and_a_key(fed, count):
     page = fed.window.dashboard
     page.compare(True)
     page.point(page.axis.limits[0])
-    assert page.bar.key.isVisible() and page.bar.position.text().startswith("Comparing with ")
+    fed.settle()
+    said = page.bar.position
+    assert page.bar.key.isVisible() and said.text().startswith("Comparing with ")
+    needed = said.fontMetrics().horizontalAdvance(said.text().split(" · ")[0])
+    assert needed < said.width(), "what is compared can be read"
     card, chart = page.charts["util"], chart_models(fed.window.state.snapshot)[0]
     colors = dict.fromkeys((snapshots.gpu(at).id for at in range(count)), theme.LIGHT.accent)
     times, values = np.arange(0.0, 100.0), np.full(100, 50.0)
