@@ -23,9 +23,9 @@ from gpudeck.app.widgets import theme
 _PALE = 0.3
 """Opacity of all bands together, which must not hide the curves."""
 _GHOST, _BEHIND = 0.5, 0.35
+"""Opacity of the curves of another time, and of those behind the curve in focus."""
 _GHOST_HUE = 3
 """The place in `series` of the hue of another time: unlike the accent and all alerts."""
-"""Opacity of the curves of another time, and of those behind the curve in focus."""
 _FILL = 0.13
 _LEAST_MARK = 3.0
 """The least pixels of the width and the height of a mark."""
