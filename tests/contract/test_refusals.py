@@ -16,7 +16,8 @@ ROOMS = ("scheduler", "app", "assistant", "accel/serving", "accel/rwkv")
 PROGRAMS = {"RequestRefused"}
 """Errors that the clients of an endpoint read, in English as OpenAI's."""
 ENGLISH = (
-    "assistant/query/written.py", "assistant/tool_server", "assistant/training", "assistant/writing",
+    "assistant/query/written.py",
+    "assistant/tool_server", "assistant/training", "assistant/writing",
 )  # fmt: skip
 """Where models read the errors, developers, and readers of a brief, which a model writes in English
 alone."""
