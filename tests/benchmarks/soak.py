@@ -94,7 +94,7 @@ def soak(seconds: float) -> list[Sample]:
 def sample() -> Sample:
     """Return what the daemon, its probe and the files of the state folder take now."""
     home, found = paths.home(), {}
-    for name, pid in (("daemon", daemon_pid()), ("probe", probe_pid(home))):
+    for name, pid in (("daemon", daemon_pid()), ("probe", eventually(lambda: probe_pid(home)))):
         status = Path(f"/proc/{pid}/status").read_text()
         fields = dict(line.split(":", 1) for line in status.splitlines())
         found[f"{name}, memory"] = float(fields["VmRSS"].split()[0])

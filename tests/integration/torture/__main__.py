@@ -26,7 +26,7 @@ NEED_ROOT = ("others", "changed_files")
 def main() -> int:
     """Run the campaigns, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.integration.torture")
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=PARTS)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "all"], default="all")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31))
     parser.add_argument("--faults", type=int, default=2000, help="of the campaigns from outside")
     args = parser.parse_args()
@@ -36,7 +36,10 @@ def main() -> int:
         "inside": lambda: inside.run(args.seed),
     }
     return max(
-        [runs[part]() if part in runs else run_alone(part, args.seed) for part in args.parts]
+        [
+            runs[part]() if part in runs else run_alone(part, args.seed)
+            for part in (PARTS if "all" in args.parts else args.parts)
+        ]
     )
 
 
