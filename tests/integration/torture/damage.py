@@ -6,6 +6,7 @@ import random
 import shutil
 from pathlib import Path
 
+from gpudeck.language.rendering import render
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
@@ -111,8 +112,9 @@ def _message_about(deck: Client, job: int) -> str:
     """Return a blank once the job has ended, or a message that it cannot start; empty before."""
     state = deck.job(job).state
     waits = [state.reason] if isinstance(state, Queued) else []
+    told = map(render, (*waits, *deck.snapshot().notices))
     return next(
-        (words for words in (*waits, *deck.snapshot().notices) if "damaged" in words),
+        (words for words in told if "damaged" in words),
         "" if deck.job(job).active else " ",
     )
 
