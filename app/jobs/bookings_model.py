@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pwd
 import re
 
 from gpudeck.app.format.bookings import gpu_names
 from gpudeck.app.format.values import duration
 from gpudeck.app.language.texts import tr, tr_moment, tr_text
-from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.bookings import Booking, user_id
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 from gpudeck.scheduler.protocol.units import parse_begin
@@ -34,8 +33,8 @@ def read_booking(
     uid = None
     if user.strip():
         try:
-            uid = pwd.getpwnam(user.strip()).pw_uid
-        except (KeyError, ValueError) as e:
+            uid = user_id(user.strip())
+        except UserError as e:
             text = tr("this machine has no user {user}", user=ascii(user.strip()))
             raise UserError(text) from e
     return Booking(chosen, starts, parse_begin(until, starts), uid, group.strip())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
@@ -17,7 +19,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QWidget
 
-from gpudeck.app.jobs.queue_timeline import Bar, QueueTimeline, drop_target, ticks
+from gpudeck.app.jobs.queue_timeline import Bar, Kind, QueueTimeline, drop_target, ticks
 from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.mark_chart import show_tooltip
@@ -89,7 +91,7 @@ class TimelineField(QWidget):
 
         A job on several devices, one below the other, is one block.
         """
-        found, top = list[Placed](), float(theme.px(_HEAD))
+        bars, top, lane = list[Placed](), float(theme.px(_HEAD)), self._lane
         for number, row in enumerate(shown.rows):
             height = self._height(row.lanes)
             for bar in row.bars:
@@ -98,14 +100,15 @@ class TimelineField(QWidget):
                 right = self._x(shown, open_end if bar.end is None else bar.end)
                 at, high = top, height
                 if bar.kind != "booked":
-                    at += theme.px(_PAD) + bar.lane * self._lane
-                    high = self._lane - theme.px(_GAP)
+                    at += theme.px(_PAD) + bar.lane * lane
+                    high = lane - theme.px(_GAP)
                 box = QRectF(left, at, max(right - left, _NARROWEST), high)
-                _add(found, Placed(bar, box, number), single=row.lanes == 1)
+                bars.append(Placed(bar, box, number, number if row.lanes == 1 else -2))
             top += height
+        found = _blocks(bars)
         for at, one in enumerate(shown.unplaced):
             left = theme.px(_NAMES) + at * theme.px(_PILL)
-            high = self._lane - theme.px(_GAP)
+            high = lane - theme.px(_GAP)
             box = QRectF(left, top + theme.px(_PAD), theme.px(_PILL - 6), high)
             bar = Bar("waiting", one.key, one.label, f"{one.label}\n{one.why}", shown.end, None)
             if box.right() <= self.width():
@@ -327,20 +330,22 @@ def _counts(shown: QueueTimeline) -> tuple[int, int]:
     return sum(row.lanes for row in shown.rows) + extra, len(shown.rows) + extra
 
 
-def _add(found: list[Placed], one: Placed, *, single: bool) -> None:
-    """Add a bar, or enlarge that of the same job in the row above.
-
-    Args:
-        single: The row has one lane.
-    """
-    for at, above in enumerate(found):
-        same = (above.bar.key, above.bar.kind) == (one.bar.key, one.bar.kind)
-        if single and same and above.bar.lane == 0 and above.rows_to == one.row - 1:
-            text_at = min(above.bar.text_at, one.bar.text_at)
-            bar = replace(above.bar, text_at=text_at)
-            found[at] = Placed(bar, above.box.united(one.box), above.row, one.row)
-            return
-    found.append(Placed(one.bar, one.box, one.row, one.row if single else -2))
+def _blocks(bars: Iterable[Placed]) -> list[Placed]:
+    """Return bars, with those of one job in rows one below the other as one block."""
+    found: list[Placed] = []
+    ends = defaultdict[tuple[object, Kind, int], list[int]](list)
+    """The blocks of a job whose last row is this one."""
+    for one in bars:
+        above, at = ends[one.bar.key, one.bar.kind, one.rows_to - 1], len(found)
+        if above:
+            above.remove(at := min(above))
+            block = found[at]
+            bar = replace(block.bar, text_at=min(block.bar.text_at, one.bar.text_at))
+            found[at] = Placed(bar, block.box.united(one.box), block.row, one.row)
+        else:
+            found.append(one)
+        ends[one.bar.key, one.bar.kind, one.rows_to].append(at)
+    return found
 
 
 def _begins_before(shown: QueueTimeline, one: Placed) -> bool:

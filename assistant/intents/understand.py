@@ -210,8 +210,7 @@ class _Interpreter:
         against = self._against(self.found, order) or _conditional(self.found)
         if against is not None:
             return Understood(None, self.language, refusal=against)
-        plan = "what_if=yes" in self.found.marks or guards.is_supposed(self.request)
-        return Understood(order, self.language, plan=plan, guessed=True)
+        return Understood(order, self.language, plan=self._is_supposed(self.found), guessed=True)
 
     def _unclear(self, found: Reading) -> Understood | None:
         """Return what an unclear request may mean, however unlikely, if it names a job."""
@@ -253,13 +252,17 @@ class _Interpreter:
             return Refusal("target")
         return guards.against(self.request, found, order, self.known, self.now)
 
+    def _is_supposed(self, found: Reading) -> bool:
+        """Return whether the person only asks what an order would do."""
+        return "what_if=yes" in found.marks or guards.is_supposed(self.request)
+
     def _decided(self, found: Reading, best: Composed) -> Understood:
         """Return a question to answer, or an order with what speaks against it."""
         if not isinstance(best.request, Order):
             left_out = () if best.head == "manual" else guards.numbers(self.request, found)
             return Understood(best.request, self.language, best.also, best.resolved,
                               guessed=found.chance < CERTAIN, unread=left_out)  # fmt: skip
-        if "what_if=yes" in found.marks or guards.is_supposed(self.request):
+        if self._is_supposed(found):
             return Understood(best.request, self.language, resolved=best.resolved, plan=True)
         against = self._against(found, best.request)
         if against is not None:

@@ -110,10 +110,14 @@ class Reader:
             frozenset(marks[i] for i in marked),
             tuple((field, request[first:last]) for field, first, last in found),
             places,
-            tuple(map(float, _softmax(self._logits("page", whole)))),
+            self.pages(whole),
             tuple(map(float, _softmax(self._logits("language", whole)))),
             _certainty(marking, tagging[inside]),
         )
+
+    def pages(self, whole: Array) -> tuple[float, ...]:
+        """Return how probably each page of the manual answers a request, from `whole_of`."""
+        return tuple(map(float, _softmax(self._logits("page", whole))))
 
     def _logits(self, head: str, x: Array) -> Array:
         found: Array = x @ self._weights[f"{head}.w"] + self._weights[f"{head}.b"]

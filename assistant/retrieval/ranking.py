@@ -34,8 +34,8 @@ _UNLIKELY = -5.0
 
 def find(question: str, reader: Reader) -> tuple[tuple[Section, float], ...]:
     """Return the sections with their scores for a question, the best first."""
-    pages = dict(zip(PAGES, reader.read(question).pages, strict=True))
     x = features(question, reader)
+    pages = dict(zip(PAGES, reader.pages(x[:_STATES]), strict=True))
     vector, asked = x[_STATES:], _asked(x)
     vectors = vectors_of(reader.encoder.vector)
     worded = bm25.scores(bm25.terms(question), _stems(), 0.0)

@@ -155,8 +155,3 @@ PLANNERS: dict[str, Planner] = {"book": book, "unbook": unbook}
 def _on_its_day(at: float, words: Words) -> str:
     """Return a time with its day: whoever approves a booking sees if another day was meant."""
     return render_moment(Moment(at, "day"), words.language)
-
-
-def near(at: float, now: float, words: Words) -> str:
-    """Return a time of day, with the day where it is over twelve hours away."""
-    return render_moment(Moment(at, "clock" if abs(at - now) < 43200 else "day"), words.language)

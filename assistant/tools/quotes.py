@@ -47,9 +47,8 @@ def manual(context: ToolContext, query: Query) -> ToolResult:
         return text_result(context.words.text("The manual has nothing about that."))
     best, *others = answers
     named = [f"{other.heading} ({other.page}.md)" for other in others if other.page != GLOSSARY]
-    also = context.words.listed(named) and context.words.text(
-        "See also: {sections}.", sections=context.words.listed(named)
-    )
+    sections = context.words.listed(named)
+    also = context.words.text("See also: {sections}.", sections=sections) if named else ""
     if best.page == GLOSSARY:
         return text_result(f"{meaning(best.heading, context.words)}\n\n{also}".strip())
     lead = context.words.text("The manual, which is in English, says:")

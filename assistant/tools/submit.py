@@ -17,12 +17,11 @@ from gpudeck.accel.workloads import catalog
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools import job_options
-from gpudeck.assistant.tools.bookings import near
 from gpudeck.assistant.tools.targets import device_labels, targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from gpudeck.language.numbers import capitalized
-from gpudeck.language.rendering import render
-from gpudeck.language.text import phrase
+from gpudeck.language.rendering import render, render_moment
+from gpudeck.language.text import moment, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
 from gpudeck.scheduler.protocol.errors import UserError
@@ -212,7 +211,7 @@ def _forecast(context: ToolContext, spec: Spec) -> str:
         return no_gpu + words.text(text, reason=reason)
     return no_gpu + words.text(
         "It will start about {time}{where}: {reason}.",
-        time=near(found.at, snapshot.time, words),
+        time=render_moment(moment(found.at, snapshot.time), words.language),
         where=where,
         reason=reason,
     )

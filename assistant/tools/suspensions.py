@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.request import Order
-from gpudeck.assistant.tools.bookings import choose_gpus, near
+from gpudeck.assistant.tools.bookings import choose_gpus
 from gpudeck.assistant.tools.targets import targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from gpudeck.language.numbers import capitalized, duration
-from gpudeck.language.rendering import render
+from gpudeck.language.rendering import render, render_moment
+from gpudeck.language.text import moment
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
@@ -64,7 +65,7 @@ def suspend_jobs(context: ToolContext, jobs: Sequence[Job], until: str = "") -> 
         if back is None
         else words.text(
             "What is suspended stands still and loses nothing. It comes back by itself at {time}.",
-            time=near(back, now, words),
+            time=render_moment(moment(back, now), words.language),
         )
     )
     return PlannedAction(
@@ -145,7 +146,7 @@ def free(context: ToolContext, order: Order) -> PlannedAction:
             parts.append(words.text("Job {job} runs on: {why}.", job=job, why=text))
         return " ".join(parts)
 
-    until = near(end, now, words)
+    until = render_moment(moment(end, now), words.language)
     effect = [words.text("{gpus} is kept free until {time}.", gpus=names, time=until)]
     effect += [_leaving(context, job, snapshot) for job in held]
     if held:
