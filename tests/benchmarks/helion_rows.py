@@ -83,6 +83,14 @@ FUNCTIONS = (softmax, layer_norm, rms_norm, row_sum, cross_entropy, gelu, swiglu
 
 
 def kernel_of(name: str, seconds: int) -> Any:
-    """Return the kernel of a task, whose first call searches for so many seconds."""
+    """Return the kernel of a task, whose first call searches for so many seconds.
+
+    Below two minutes it is Helion's quick search, which begins with its default configuration: the
+    first generation of the full one takes longer than such a budget to compile.
+    """
     function = next(f for f in FUNCTIONS if f.__name__ == name)
-    return helion.kernel(static_shapes=True, autotune_budget_seconds=seconds)(function)
+    effort: Any = "quick" if seconds < 120 else "full"
+    made = helion.kernel(
+        static_shapes=True, autotune_budget_seconds=seconds, autotune_effort=effort
+    )
+    return made(function)

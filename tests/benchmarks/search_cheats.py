@@ -5,7 +5,8 @@
 The cases are those of `tests/unit/accel/search/cheats.py`, which are written for a CPU. On a GPU
 they create tensors there, and what they compute with numpy is copied there and back. Several parts
 can run at the same time, as only refusals count. A row is right if a cheat was refused by one of
-the measures that are meant for it, or a twin was accepted.
+the measures that are meant for it, or a twin was accepted. What an earlier file of rows (`--known`)
+has as right is not judged again.
 """
 
 from __future__ import annotations
@@ -44,6 +45,21 @@ def for_gpu(text: str) -> str:
     return head + "\n" + _ON_GPU + rest
 
 
+def left(known: Path | None) -> list[tuple[Case, str]]:
+    """Return what is to be judged: the twins, which take longer, and then the cheats.
+
+    Args:
+        known: has rows of an earlier run; those that are right are left out.
+    """
+    right = set()
+    if known is not None:
+        with known.open(newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["verdict"] == "right"]
+        right = {(row["case"], row["kind"]) for row in rows}
+    both = [(case, kind) for kind in ("twin", "cheat") for case in CASES]
+    return [(case, kind) for case, kind in both if (case.name, kind) not in right]
+
+
 def row_of(case: Case, kind: str, crew: Crew, file: Path) -> tuple[object, ...]:
     """Judge a case's cheat or its twin."""
     begun = time.monotonic()
@@ -65,6 +81,7 @@ def main() -> int:
     parser.add_argument("--part", type=int, default=0)
     parser.add_argument("--of", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--known", type=Path, help="rows of an earlier run")
     args = parser.parse_args()
     end = time.monotonic() + 60 * args.minutes
     write = csv.writer(sys.stdout)
@@ -73,17 +90,16 @@ def main() -> int:
     device = find_device().torch_device
     with tempfile.TemporaryDirectory() as folder, Crew(nursery(), device) as crew:
         crew.arena(_SHARED)
-        for case in CASES[args.part :: args.of]:
-            for kind in ("cheat", "twin"):
-                if time.monotonic() > end:
-                    return 0
-                try:
-                    row = row_of(case, kind, crew, Path(folder) / "candidate.py")
-                except Exception as e:  # noqa: BLE001 - a case that fails must not end the others
-                    why = f"{type(e).__name__}: {e}"[:200]
-                    row = (case.name, case.task, kind, "WRONG", "", why)
-                write.writerow(row)
-                sys.stdout.flush()
+        for case, kind in left(args.known)[args.part :: args.of]:
+            if time.monotonic() > end:
+                break
+            try:
+                row = row_of(case, kind, crew, Path(folder) / "candidate.py")
+            except Exception as e:  # noqa: BLE001 - a case that fails must not end the others
+                why = f"{type(e).__name__}: {e}"[:200]
+                row = (case.name, case.task, kind, "WRONG", "", why)
+            write.writerow(row)
+            sys.stdout.flush()
     return 0
 
 
