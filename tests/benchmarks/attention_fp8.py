@@ -44,8 +44,9 @@ from gpudeck.accel.runtime.call import compile_kernel
 from gpudeck.accel.runtime.launch import prepare
 from gpudeck.accel.runtime.timing import measure_in_turn
 from tests.benchmarks.code_state import SOURCES
-from tests.benchmarks.rows import RESULTS, context, spread, write
+from tests.benchmarks.rows import RESULTS, context, installed, spread, write
 
+PACKAGES = ("torch", "triton", "nvidia-cudnn-cu13", "nvidia-cudnn-frontend", "vllm")
 E4M3, BF16 = torch.float8_e4m3fn, torch.bfloat16
 LENGTHS = (2048, 8192, 16384, 32768)
 HEAD_SIZES = (128, 256, 64)
@@ -406,7 +407,7 @@ def main() -> None:
         return
     if not options.unchecked:
         print(*check(), sep="\n", flush=True)
-    where = context(torch.cuda.get_device_name(0), ("torch", "triton"), SOURCES["attention_fp8"])
+    where = context(torch.cuda.get_device_name(0), installed(PACKAGES), SOURCES["attention_fp8"])
     lost = [{**where, **row} for row in errors(options.errors)]
     for row in lost:
         print(*list(row.values())[len(where) :], flush=True)

@@ -30,7 +30,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 
 import torch
@@ -53,7 +52,7 @@ from tests.benchmarks.attention_grid import LENGTHS
 from tests.benchmarks.attention_judged import misses, summary
 from tests.benchmarks.attention_shapes import SHAPES, ModelShape
 from tests.benchmarks.code_state import SOURCES
-from tests.benchmarks.rows import RESULTS, context, merge
+from tests.benchmarks.rows import RESULTS, context, installed, merge
 from tests.benchmarks.shared_gpu import SharedGpu
 from tests.benchmarks.turns import in_turn
 
@@ -254,10 +253,7 @@ def _written(
 ) -> str:
     """Measure a pass and write its rows into the file; return a line that sums them up."""
     rows, line = measured(shape, direction, options.seconds, options.limit, skip, gpu)
-    there = {d.metadata["Name"] for d in metadata.distributions()}
-    where = context(
-        torch.cuda.get_device_name(), [p for p in PACKAGES if p in there], SOURCES["attention_zoo"]
-    )
+    where = context(torch.cuda.get_device_name(), installed(PACKAGES), SOURCES["attention_zoo"])
     name = "attention_grid_peers" if options.grid else "attention_zoo"
     merge(name, [row | where for row in rows], ("name", "direction"), options.out)
     return line

@@ -45,7 +45,7 @@ HOST = """
 import os, sys, threading, time
 import torch
 from gpudeck.scheduler.gpu_lease import GpuLease
-from gpudeck.scheduler.errors import UserError
+from gpudeck.scheduler.protocol.errors import UserError
 from tests.benchmarks.rwkv_gpu import SHAPES, ours, random_weights
 sys.stdin.readline()
 evicted = threading.Event()

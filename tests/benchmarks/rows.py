@@ -40,6 +40,12 @@ def context(device: str, packages: Sequence[str], measured: Sequence[str] = ()) 
     }
 
 
+def installed(packages: Sequence[str]) -> list[str]:
+    """Return those of the distributions that are installed here."""
+    there = {d.metadata["Name"] for d in metadata.distributions()}
+    return [package for package in packages if package in there]
+
+
 def spread(samples: Sequence[float]) -> dict[str, float]:
     """Return median, P95, P99, minimum, maximum and count, rounded."""
     ordered = sorted(samples)

@@ -579,6 +579,7 @@ def transformers_decoding(bench: Bench, count: int, length: int, limit: int) -> 
     """Measure transformers' steps with a static cache, whose forward pass it compiles itself."""
     import transformers
 
+    torch._dynamo.reset()  # each load has its own sizes, not those of the one before as variables
     config = transformers.AutoConfig.from_pretrained(bench.folder("llama-8b"))
     with torch.device(bench.device):
         model = transformers.AutoModelForCausalLM.from_config(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -261,6 +262,27 @@ def test_the_assistant_multiplies_with_one_thread() -> None:
 @pytest.mark.parametrize("module", sorted({*COMMAND_NEVER, *WINDOW_NEVER}))
 def test_the_modules_that_must_not_be_loaded_exist(module: str) -> None:
     assert find_spec(module), "update its name here"
+
+
+def test_programs_in_the_texts_of_benchmarks_import_modules_that_exist() -> None:
+    """Such programs run on GPUs only, and neither mypy nor another test reads them."""
+    imported = {
+        node.module
+        for file in (ROOT / "tests/benchmarks").glob("*.py")
+        for text in ast.walk(ast.parse(file.read_text()))
+        if isinstance(text, ast.Constant) and isinstance(text.value, str)
+        for node in ast.walk(_parsed(text.value))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module[:7] == "gpudeck"
+    }
+    assert imported and [module for module in sorted(imported) if not find_spec(module)] == []
+
+
+def _parsed(text: str) -> ast.Module:
+    """Return the syntax tree of a program, or an empty one of any other text."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ast.Module([], [])
 
 
 def test_the_runner_of_jobs_needs_only_the_standard_library() -> None:
