@@ -296,7 +296,8 @@ def _expect(p: Problem, direction: Direction) -> Expectation:
     """Return the TFLOP/s of each backend, by the measurements that are nearest.
 
     Of the tables only plain and causal shapes are looked up. What else a problem asks for is
-    assumed to slow all backends down equally, until it is measured or predicted.
+    assumed to slow all backends down equally, until it is measured or predicted; but of those whose
+    output has to be scaled for a sink, and is rounded again, nothing is expected.
     """
     if (lesson := lessons.find(p, direction)) is not None:
         return Expectation("measured here", lesson.tflops, lesson)
@@ -314,9 +315,12 @@ def _expect(p: Problem, direction: Direction) -> Expectation:
     if p.dtype.itemsize == 2 and (us := prediction.expect(alike, direction, _geometry(p))):
         flops = p.flops / 1e6 * (2.5 if direction == "backward" else 1.0)
         rates = {name: flops / t for name, t in us.items()}
-        return Expectation("predicted", rates, gpus=prediction.coefficients().gpus)
-    gpus = table.find_gpus(rows, at)
-    return Expectation("predicted", table.expect(rows, at), gpus=tuple(gpus))
+        gpus = prediction.coefficients().gpus
+    else:
+        rates, gpus = table.expect(rows, at), tuple(table.find_gpus(rows, at))
+    if p.sink and direction == "forward":
+        rates = {name: rate for name, rate in rates.items() if BACKENDS[name].adds_sink}
+    return Expectation("predicted", rates, gpus=gpus)
 
 
 def _apart(p: Problem, row: table.Row) -> float:

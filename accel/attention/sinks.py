@@ -31,7 +31,8 @@ def sink_gradient(
     """Return the gradient of the sink [H], from out and lse with the sink, and their gradients; an
     empty tensor without a sink.
 
-    The sink's weight is p = exp(sink - lse), and its score's gradient p (dlse - sum(dout out)).
+    The sink's weight is p = exp(sink - lse), and its score's gradient p (dlse - sum(dout out)). The
+    sums are float32, but of an output that was rounded to its dtype: that is the gradient's error.
     """
     if sink is None:
         return out.new_empty(0)

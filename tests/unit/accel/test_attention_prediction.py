@@ -177,3 +177,20 @@ def test_dispatch_goes_by_the_prediction_and_says_so(monkeypatch, tmp_path):
     assert "decoding" in dispatch.contenders(token, "forward")
     choose.cache_clear()
     table.forget()
+
+
+@pytest.mark.parametrize("predicted", [True, False])
+def test_a_sink_is_left_to_backends_that_add_it_before_they_round(monkeypatch, predicted):
+    """The others' output is scaled afterwards, which no measured time holds."""
+    monkeypatch.setattr(dispatch, "_gpu", lambda problem: H200)
+    monkeypatch.setattr(dispatch, "fail_to_load", lambda backend: None)
+    us = {"cudnn": 1.0, "flash": 2.0, "triton": 3.0, "hopper": 4.0}
+    monkeypatch.setattr(prediction, "expect", lambda *_: us if predicted else {})
+    monkeypatch.setattr(table, "expect", lambda *_: {name: 1.0 / t for name, t in us.items()})
+    p = Problem(3, 6, 6, 1000, 1000, 64, torch.bfloat16, torch.device("cuda"), (9, 0), 0.1,
+                right=0, sink=True)  # fmt: skip
+    choose.cache_clear()
+    assert choose(p).backend == "triton" and choose(p).basis == "predicted"
+    assert choose(p, direction="backward").backend == "cudnn"
+    assert choose(dataclasses.replace(p, sink=False)).backend == "cudnn"
+    choose.cache_clear()
