@@ -92,7 +92,9 @@ def verdict(sound: dict[str, Path], folder: Path, how: str, draw: random.Random)
                 ]:
                     return "deceives", ", ".join(deceived)
         except DaemonGone as e:
-            return "crashes", f"{e}\n{_log_end()}"
+            # A daemon may end when it comes upon the damage, if its last words name it.
+            refuses = "is damaged" in str(e) and not _log_end()
+            return "refuses" if refuses else "crashes", f"{e}\n{_log_end()}"
         except UserError as e:
             return (
                 ("crashes", f"{e}\n{_log_end()}")
