@@ -12,7 +12,7 @@ import msgspec
 
 from gpudeck.language.text import Message, Text, message_of, phrase
 from gpudeck.scheduler.protocol import calibration, paths
-from gpudeck.scheduler.protocol.calibration import UNCALIBRATED, ClockCalibration, tensor_activity
+from gpudeck.scheduler.protocol.calibration import ClockCalibration, tensor_activity
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.jobs import Done, Job
@@ -167,7 +167,7 @@ def _versions(device: Device) -> tuple[str, str]:
 
 
 def _in_force(device: Device) -> ClockCalibration:
-    return calibration.find(device.id, *_versions(device)) or UNCALIBRATED
+    return calibration.in_force(device.id, device.name, *_versions(device))
 
 
 def compared(

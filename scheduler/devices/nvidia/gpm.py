@@ -195,7 +195,7 @@ class HardwareCounters:
         capability: tuple[int, int],
         sms: int,
         peak_bandwidth: float,
-        calibrated: calibration.ClockCalibration | None = None,
+        calibrated: calibration.ClockCalibration = calibration.UNCALIBRATED,
         part: int | None = None,
     ) -> None:
         """Open the counters, where the GPU has them.
@@ -205,12 +205,12 @@ class HardwareCounters:
             capability: Its compute capability.
             sms: The number of its multiprocessors; 0 where it is not known.
             peak_bandwidth: Bytes a second; 0 where it is not known.
-            calibrated: The correction of its clock, where that was measured.
+            calibrated: The correction of its clock.
             part: The GPU instance of MIG to read; None: the whole GPU.
         """
         self._capability, self._sms, self._peak = capability, sms, peak_bandwidth
-        self._clock = calibrated or calibration.UNCALIBRATED
-        self._method = describe_method(calibrated is not None)
+        self._clock = calibrated
+        self._method = describe_method(calibrated.made > 0)
         self._gpm: GpmSampler | NoCounters
         try:
             self._gpm = GpmSampler(handle, part)

@@ -50,8 +50,9 @@ class Gpu:
             capability,
             sms,
             optional(_peak_bandwidth, self.handle) or 0.0,
-            calibration.find(
+            calibration.in_force(
                 self.device.id,
+                self.device.name,
                 str(self.device.facts.get("VBIOS", "")),
                 str(self.device.facts["driver"]),
             ),

@@ -11,7 +11,7 @@ import pynvml
 import pytest
 
 from gpudeck.scheduler.devices.nvidia import clocks, errors, gpm, gpu, source
-from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol import calibration, paths
 from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.store import Store
 from tests.unit.scheduler.own_queue import make_queue
@@ -26,6 +26,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> RecordedNvml:
     recorded = RecordedNvml(healthy=False)
     recorded.install()
     monkeypatch.setattr(errors, "_DRIVER", Path("/nowhere"))
+    monkeypatch.setattr(calibration, "KNOWN_CARDS", {})  # its counters are compared as they are
     for module in (clocks, gpm, gpu, source):
         monkeypatch.setattr(module, "monotonic", lambda: recorded.now)
     return recorded

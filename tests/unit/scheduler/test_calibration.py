@@ -45,6 +45,18 @@ def test_activity_is_the_share_of_cycles_in_which_tensor_kernels_ran() -> None:
     assert activity({"tensor_hmma": 50.0}) is None
 
 
+def test_a_known_card_is_corrected_before_its_own_calibration(home: Path) -> None:
+    paths.ensure(home)
+    guess = calibration.in_force(UUID, "NVIDIA H200", VBIOS, DRIVER)
+    for counted, shown in ((674.12, 746.54), (1229.44, 1352.44), (457.77, 518.28)):  # of one H200
+        off = abs(shown * guess.ratio(1.0) / counted - 1)
+        assert 100 * off <= guess.error(1.0) < UNCALIBRATED.error(1.0)
+    assert guess.ratio(0.0) == 1.0 and not guess.made, "it does not count as a calibration"
+    assert calibration.in_force(UUID, "NVIDIA H100 80GB HBM3", VBIOS, DRIVER) == UNCALIBRATED
+    calibration.keep([MADE])
+    assert calibration.in_force(UUID, "NVIDIA H200", VBIOS, DRIVER) == MADE
+
+
 def test_the_fit_averages_like_loads_and_states_its_largest_deviation() -> None:
     loads = [ClockLoad(0.0, 1.0), ClockLoad(0.3, 0.94), ClockLoad(0.35, 0.98), ClockLoad(0.95, 0.9)]
     knots = fit(loads)
@@ -122,6 +134,24 @@ def test_the_probe_applies_the_calibration_of_the_card_and_states_its_error(
     assert reading.values["clock_sm"] == plain.values["clock_sm"], "the clock itself stays NVML's"
 
 
+def test_the_probe_corrects_a_known_card_that_was_never_calibrated(
+    card: RecordedNvml, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths.ensure(home)
+    plain = one(NvmlSource(), card)
+    guess = ClockKnot(1.0, 0.9, 4.2)
+    monkeypatch.setattr(calibration, "KNOWN_CARDS", {"NVIDIA H200": guess})
+    reading = one(NvmlSource(), card)
+    known = calibration.in_force(UUID, "NVIDIA H200", VBIOS, DRIVER)
+    ratio, activity = known.ratio(0.96657), 0.96657
+    assert 0.9 < ratio < 0.92
+    assert reading.values["tflops"] == pytest.approx(plain.values["tflops"] * ratio)
+    assert reading.values["tflops_error"] == pytest.approx(known.error(activity))
+    assert "run: gpudeck calibrate" in str(reading.methods["tflops"]), "it is a guess"
+    calibration.keep([MADE])
+    assert one(NvmlSource(), card).values["tflops_error"] == pytest.approx(MADE.error(activity))
+
+
 class Lab:
     """A calibration job that has ended, and the daemon's history of the same seconds."""
 
@@ -129,7 +159,7 @@ class Lab:
         self.notices: list[Message | None] = []
         self.restarts = 0
         self.device = Device(
-            UUID, 0, "NVIDIA H200", "nvidia", facts={"VBIOS": VBIOS, "driver": DRIVER}
+            UUID, 0, "NVIDIA H100", "nvidia", facts={"VBIOS": VBIOS, "driver": DRIVER}
         )
         self.hz = 2.0
         self.file = paths.job_folder(7) / "clocks.json"
