@@ -10,8 +10,6 @@ from tests.benchmarks.code_state import SOURCES, digest_sources
 from tests.benchmarks.rows import RESULTS
 
 OURS = ("hopper", "triton")
-FP8_KERNEL = "means of samples"
-"""The state of the kernels of attention in FP8, a column of their rows, that is in use."""
 _PEERS = ("flash", "cudnn", "efficient", "fa3", "fa4")
 _ZOO_PEERS = (*_PEERS, "flex", "torch sdpa", "torch sdpa cudnn")
 Row = Mapping[str, str]
@@ -32,14 +30,17 @@ def name_run(row: Row) -> str:
 
 
 def describe_rows(file: str, counts: Callable[[Row], bool]) -> str:
-    """Return devices and days of a file's rows that count, and whether their code is older."""
+    """Return devices and days of a file's rows that count, whether other programs were on the host,
+    and whether their code is older.
+    """
     found = [row for row in rows(file) if counts(row)]
     days = sorted({day for row in found if (day := row.get("date", "")[:10])})
     when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "undated"
     devices = ", ".join(sorted({row["device"].removeprefix("NVIDIA ") for row in found}))
     now = digest_sources(*SOURCES[file])
     old = any(row.get("code") != now for row in found)
-    return f"{devices}, {when}{', older code' if old else ''}"
+    beside = ", beside other work" if any(row.get("beside") for row in found) else ""
+    return f"{devices}, {when}{beside}{', older code' if old else ''}"
 
 
 def ratios(file: str, column: str, shape: tuple[str, ...], **wanted: str) -> list[float]:
@@ -113,9 +114,8 @@ def flex(direction: str, peer: str) -> list[float]:
 
 
 def fp8_attention(head_dim: str, ours: str) -> list[float]:
-    """Compare attention in FP8, by the rows of the kernel in use."""
-    wanted = (FP8_KERNEL, head_dim)
-    found = (row for row in rows("attention_fp8") if (row["kernel"], row["head_dim"]) == wanted)
+    """Compare attention in FP8."""
+    found = (row for row in rows("attention_fp8") if row["head_dim"] == head_dim)
     return over_best(
         times("median_ms", ("causal", "seq"), found), (ours,), ("cudnn", "cudnn bhsd", "fa3")
     )

@@ -2,7 +2,7 @@
 
 `python -m tests.benchmarks.figures` writes them between the marks `<!-- figures NAME -->` and
 `<!-- end of figures -->`, which a test compares. A figure is the geometric mean over shapes of how
-many times as fast ours is, with the worst and the best shape.
+many times as fast ours is, with the median, the worst and the best shape.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 from typing import Any
 
 from tests.benchmarks import comparisons as by
@@ -61,8 +61,10 @@ class Figure:
 def _words(ratios: list[float]) -> str:
     if not ratios:
         return ""
-    mean, spread = geometric_mean(ratios), f" ({min(ratios):.2f} to {max(ratios):.2f})"
-    return f"{mean:.2f}{spread if len(ratios) > 1 else ''}"
+    if len(ratios) == 1:
+        return f"{ratios[0]:.2f}"
+    spread = f"median {median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}"
+    return f"{geometric_mean(ratios):.2f} ({spread})"
 
 
 def _ways(
