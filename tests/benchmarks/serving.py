@@ -549,7 +549,9 @@ def decoding(bench: Bench, streams: int, length: int, limit: int) -> None:
     run(engine, request(64, 6))
     loads = ((1, 64), (streams, length))
     for count, given in loads:
-        made = [engine.submit(request(given, limit, 5000 + seed)) for seed in range(count)]
+        # The first streams write answers while the prompts of the last are read.
+        longest = limit + limit // 2
+        made = [engine.submit(request(given, longest, 5000 + seed)) for seed in range(count)]
         while not all(stream._events for stream in made):
             engine.step()
         for _ in range(FIRST_STEPS):
