@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,14 +59,15 @@ class Found(NamedTuple):
     measured: bool
     """False if the target is not here: then the kernel was compiled, and its rank predicted."""
     microseconds: float
-    """The median of a call, with a share of the copies of inputs and results; 0 if nothing was
-    measured."""
+    """The median of a call in the turns that decided, with a share of the copies of inputs and
+    results; 0 if nothing was measured."""
     verdict: Verdict | None
     """The judge's; None if nothing was measured."""
     installed: Kernel | None
     predictions: tuple[Prediction, ...]
     function: Callable[..., Any] | None
-    """The kernel, of a module's inputs alone if one was given; None if the target is not here."""
+    """The kernel, or if a module was given, what computes it for its inputs alone: the module
+    itself if the kernel is not judged faster. None if the target is not here."""
     advice: Advice | None = None
     """What a language model cost and gained, if one advised."""
 
@@ -127,11 +129,8 @@ def optimize_kernel(
             capability = 10 * device.capability[0] + device.capability[1]
 
         def search(kept: Journal, asked: Advisor | None, budget: Budget) -> None:
-            engine = Engine(task, template, kept, crew, capability, report, asked)
-            try:
+            with closing(Engine(task, template, kept, crew, capability, report, asked)) as engine:
                 engine.run(budget)
-            finally:
-                engine.close()
 
         advice = None
         if advisor is None:
@@ -141,18 +140,19 @@ def optimize_kernel(
         if not journal.timed:
             why = journal.entries[-1].why if journal.entries else "nothing was tried"
             raise RuntimeError(f"no configuration of {template.name} can be used: {why}")
-        config, us = journal.timed[0]
+        with closing(Engine(task, template, journal, crew, capability)) as engine:
+            config, us = engine.decide(journal.timed)
         source = template.make(config)
         verdict = judge(
             source, task, compiled=compiled, effort=effort, device=device, crew=crew
         )  # fmt: skip
     change(journal.problem.verdict_file, lambda _: encode(verdict))
-    if capability is not None and (codes := show_code(template, journal, capability)):
+    if capability is not None and (codes := show_code(template, journal, config, capability)):
         change(journal.problem.code_file, lambda _: encode_codes(codes))
     kept = install(verdict) if use and verdict.is_faster else None
     function = load(source)
     if isinstance(kernel, nn.Module) and task.written:
-        function = bind(function, kernel, task.written)
+        function = bind(function, kernel, task.written) if verdict.is_faster else kernel
     return Found(config, True, us, verdict, kept, (), function, advice)
 
 
@@ -198,15 +198,16 @@ def fused_template(module: nn.Module, inputs: Sequence[Tensor]) -> tuple[Task, T
     return task, template_of_module(task)
 
 
-def show_code(template: Template, journal: Journal, capability: int) -> Codes | None:
-    """Return the code of the fastest configuration and of the first one that was right.
+def show_code(
+    template: Template, journal: Journal, winner: Config, capability: int
+) -> Codes | None:
+    """Return the code of the winner and of the first configuration that was right.
 
     None if the template does not tell what it launches, or nothing was right.
     """
     if template.launch is None or not journal.timed:
         return None
     first = next(e.config for e in journal.entries if e.state == "timed")
-    winner = journal.timed[0][0]
     compiler = Contender(nursery().fork(), [])
     try:
         both = [compiler.code(template.launch(config), capability) for config in (first, winner)]

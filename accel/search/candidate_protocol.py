@@ -69,7 +69,18 @@ class Window(msgspec.Struct, frozen=True, tag=True):
     poison: bool = False
     """Whether memory that is allocated holds garbage."""
     repeats: int = 1
-    """How often each call is made; the last result counts. The judge makes each once."""
+    """How often each call is made; the last result counts. The judge makes each once. Calls that
+    were captured are replayed as they are."""
+
+
+class Capture(msgspec.Struct, frozen=True, tag=True):
+    """Put `repeats` calls into a CUDA graph, which the windows until the next `Bind` replay.
+
+    So the time of a window is that of the GPU: a processor prepares a call for longer than some
+    kernels take. Only the search does this, with kernels of ours.
+    """
+
+    repeats: int
 
 
 class Listing(msgspec.Struct, frozen=True, tag=True):
@@ -90,7 +101,7 @@ class Show(msgspec.Struct, frozen=True, tag=True):
     capability: int
 
 
-Request = Load | Bind | Window | Listing | Compile | Show
+Request = Load | Bind | Window | Capture | Listing | Compile | Show
 
 
 class Flag(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from torch import Tensor
 from gpudeck.accel.search.arena import Arena, lay_out
 from gpudeck.accel.search.candidate_protocol import (
     Bind,
+    Capture,
     Compile,
     Ended,
     Flag,
@@ -189,6 +190,10 @@ class Contender:
             and self._ask(Window(1, warm=True), LOAD_S, name) is not None
             and not self.flags
         )
+
+    def capture(self, repeats: int) -> bool:
+        """Put calls into a graph that the next windows replay; return whether that succeeded."""
+        return self._ask(Capture(repeats), LOAD_S, "capturing") is not None and not self.flags
 
     def window(self, request: Window, name: str) -> float | None:
         """Return the seconds of a window by the judge's clock, None if it failed."""

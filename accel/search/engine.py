@@ -48,6 +48,10 @@ _REPEATS = 8
 """Of each call: copying inputs and the result once counts little then, as it should."""
 _WINDOW_S = 0.02
 """About the longest window: slow kernels are repeated less often."""
+_FINALISTS = 4
+_TURNS = 3
+"""How often the finalists are measured again. Most of them were measured while other kernels were
+being compiled, one some minutes after another."""
 JOULES_A_KWH = 3.6e6
 
 
@@ -91,6 +95,8 @@ class Engine:
         self._random = np.random.default_rng(len(journal.entries))
         self._values = torch.Generator().manual_seed(len(journal.entries))
         self._runner: Contender | None = None
+        self._captures = crew.device.type == "cuda"
+        """Whether calls are captured. Once they cannot be, the next ones are not, either."""
         self._calls = calls_that_fit(task, task.timed, _CALLS)
         arena = crew.arena(lay_out(task, task.timed, self._calls)[1])
         self._desk = Desk(arena, task, crew.device)
@@ -108,6 +114,29 @@ class Engine:
                 self._keep(found, by, time.monotonic() - begun)
                 if self._is_spent(budget):
                     return
+
+    def decide(self, timed: Sequence[tuple[Config, float]]) -> tuple[Config, float]:
+        """Return the winner, and the median of its microseconds.
+
+        The fastest few and the template's own are measured again in turns.
+
+        Args:
+            timed: configurations with their microseconds, the fastest first; at least one.
+        """
+        usual = next(iter(self._template.usual), None)
+        finalists = [
+            config for place, (config, _) in enumerate(timed)
+            if place < _FINALISTS or config == usual
+        ]  # fmt: skip
+        if len(finalists) == 1:
+            return timed[0]
+        turns = [[self._measured(config) for config in finalists] for _ in range(_TURNS)]
+        times = [
+            (config, [entry.microseconds for entry in entries])
+            for config, entries in zip(finalists, zip(*turns, strict=True), strict=True)
+            if all(entry.state == "timed" for entry in entries)
+        ]
+        return winner_of(times, usual) if times else timed[0]
 
     def close(self) -> None:
         """Give the process back."""
@@ -171,6 +200,16 @@ class Engine:
         self._report(kept)
 
     def _measured(self, config: Config) -> Entry:
+        """Return what comes of a configuration."""
+        captured = self._captures
+        found = self._found(config)
+        if captured and not self._captures:
+            found = self._found(config)
+            # what fails either way says nothing of the others
+            self._captures = found.state != "timed"
+        return found
+
+    def _found(self, config: Config) -> Entry:
         source = self._template.make(config)
         if self._runner is None:
             self._runner = self._crew.start(source, self._desk, trusted=True)
@@ -204,6 +243,9 @@ class Engine:
             wanted = max(1, min(_REPEATS, int(_WINDOW_S * repeats / seconds)))
             if not times and repeats < wanted:
                 repeats = wanted
+                if self._captures and not runner.capture(repeats):
+                    self._captures = False
+                    break
                 continue
             times.append(1e6 * seconds / self._calls / repeats)
             hopeless = best and min(times) > _HOPELESS * best[0][1]
@@ -228,3 +270,21 @@ class Engine:
             found=Number(found.error, ".3g"),
             allowed=Number(found.bound, ".3g"),
         )
+
+
+def winner_of(
+    times: Sequence[tuple[Config, Sequence[float]]], usual: Config | None
+) -> tuple[Config, float]:
+    """Return the fastest configuration, and the median of its microseconds.
+
+    The template's own stays unless the fastest one was faster in its slowest turn than that in its
+    fastest, so that noise never makes a kernel slower.
+
+    Args:
+        times: the microseconds of some configurations in some turns; at least one.
+        usual: the template's own.
+    """
+    best = min(times, key=lambda one: statistics.median(one[1]))
+    own = next((one for one in times if one[0] == usual), best)
+    config, us = best if max(best[1]) < min(own[1]) else own
+    return config, statistics.median(us)

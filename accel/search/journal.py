@@ -21,7 +21,7 @@ from gpudeck.accel.runtime.state_files import state_folder
 from gpudeck.accel.search.space import Config, key
 from gpudeck.language.text import Message
 
-_METHOD = b"2"
+_METHOD = b"3"
 """Changes whenever the times of earlier searches cannot be compared with new ones."""
 State = Literal["timed", "pruned", "wrong", "failed", "hung"]
 Proposer = Literal["", "lessons", "usual", "sample", "surrogate", "endpoint", "alone"]

@@ -25,6 +25,7 @@ from torch import Tensor
 from gpudeck.accel.search.arena import Arena
 from gpudeck.accel.search.candidate_protocol import (
     Bind,
+    Capture,
     Compile,
     Flag,
     Listing,
@@ -74,6 +75,8 @@ class Worker:
         self._libc = ctypes.CDLL(None)
         self._synchronize: Callable[[], object] = lambda: None
         self._arena: Arena | None = None
+        self._captured: tuple[Any, Tensor] | None = None
+        """A graph of calls, and where the last one's result is."""
 
     def answer(self, request: Request) -> Reply:
         """Do what is requested, and tell what was noticed since the last reply."""
@@ -84,6 +87,8 @@ class Worker:
                 self._bind(request)
             case Window():
                 self._run(request)
+            case Capture():
+                self._capture(request)
             case Listing():
                 return self._list()
             case Compile():
@@ -123,6 +128,7 @@ class Worker:
 
     def _forget(self) -> None:
         """Give back what the function before held, if there was one."""
+        self._captured = None
         if vars(self).pop("_call", None) is not None:
             gc.collect()
             if self._device.type == "cuda":
@@ -130,6 +136,7 @@ class Worker:
 
     def _bind(self, request: Bind) -> None:
         assert self._arena is not None
+        self._captured = None
         tensor = self._arena.tensor
         self._inputs = tuple(map(tensor, request.inputs))
         self._fresh = tuple(tuple(map(tensor, regions)) for regions in request.fresh)
@@ -146,8 +153,7 @@ class Worker:
                     _copy(fixed, fresh)
                 if request.poison and self._device.type == "cuda":
                     self._poison()
-                for _ in range(request.repeats):
-                    out = self._call(*self._inputs)
+                out = self._computed(request.repeats)
                 if wrong := self._wrong(out, self._results[number]):
                     self._flag(*wrong)
                     break
@@ -163,6 +169,25 @@ class Worker:
         self._watch.armed = False
         if request.poison:
             self._libc.mallopt(_M_PERTURB, 0)
+
+    def _computed(self, repeats: int) -> Any:
+        """Compute as often as requested; return the last result."""
+        if self._captured is not None:
+            graph, out = self._captured
+            graph.replay()
+            return out
+        for _ in range(repeats):
+            out = self._call(*self._inputs)
+        return out
+
+    def _capture(self, request: Capture) -> None:
+        try:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                out = self._computed(request.repeats)
+            self._captured = graph, out
+        except Exception as e:  # noqa: BLE001 - whatever is raised is the finding
+            self._flag("crashed", f"{type(e).__name__}: {e}"[:500])
 
     def _wrong(self, out: object, wanted: Tensor) -> tuple[Kind, str] | None:
         """Return what keeps a result from being a plain tensor of its own memory."""

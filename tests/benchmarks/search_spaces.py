@@ -4,12 +4,14 @@ for rows beside Triton's autotuner and Helion's search.
     python -m tests.benchmarks.search_spaces --minutes 2.5 --kept spaces.jsonl > spaces.csv
 
 For each problem the search runs with empty caches but for a process that waits, and goes on until
-it has measured the whole space. Triton's autotuner then chooses from the same configurations, whose
+it has measured the whole space. Then it decides between the best that it had found by each of the
+two moments. Triton's autotuner then chooses from the same configurations, whose
 kernels are compiled by then; Helion searches a space of its own within the budget. In the end all
 are timed by `triton.testing.do_bench` in turn, with a cleared cache. A row tells the microseconds
 of what the search had found after the budget and after 60 s, of the best configuration, of the
 configuration that the kernel chooses itself, and of the peers. `--kept` takes the microseconds of
-every configuration, by which strategies of search can be compared without a GPU.
+every configuration, by which strategies of search can be compared without a GPU, and those that the
+search itself measured.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import os
 import shutil
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +72,17 @@ HEAD = (
 
 
 def searched(
-    task: Task, template: Template, crew: Crew, device: ComputeDevice
-) -> list[tuple[float, Entry]]:
-    """Search a whole space; return what was tried, and after how many seconds."""
+    task: Task, template: Template, crew: Crew, device: ComputeDevice, moments: Sequence[float]
+) -> tuple[list[tuple[float, Entry]], list[Config | None]]:
+    """Search a whole space.
+
+    Args:
+        moments: seconds after which a search might have ended.
+
+    Returns:
+        What was tried and after how many seconds, and what the search would have chosen at each
+        moment.
+    """
     assert device.capability is not None
     capability = 10 * device.capability[0] + device.capability[1]
     found: list[tuple[float, Entry]] = []
@@ -78,21 +90,20 @@ def searched(
         os.environ["GPUDECK_HOME"] = home
         with Journal(api.problem_of(task, template, device)) as journal:
             begun = time.monotonic()
-            engine = Engine(
+            with closing(Engine(
                 task, template, journal, crew, capability,
                 lambda entry: found.append((time.monotonic() - begun, entry)),
-            )  # fmt: skip
-            try:
+            )) as engine:  # fmt: skip
                 engine.run(Budget(3.0))
-            finally:
-                engine.close()
-    return found
+                known = [timed_until(found, moment) for moment in moments]
+                chosen = [engine.decide(timed)[0] if timed else None for timed in known]
+    return found, chosen
 
 
-def best_after(found: list[tuple[float, Entry]], seconds: float) -> Config | None:
-    """Return the configuration that was the fastest until then."""
+def timed_until(found: list[tuple[float, Entry]], seconds: float) -> list[tuple[Config, float]]:
+    """Return the configurations that were timed until then, the fastest first."""
     timed = [e for after, e in found if e.state == "timed" and after <= seconds]
-    return min(timed, key=lambda e: e.microseconds).config if timed else None
+    return [(e.config, e.microseconds) for e in sorted(timed, key=lambda e: e.microseconds)]
 
 
 def chosen_by_triton(task: Task, template: Template, inputs: list[Tensor]) -> Config:
@@ -160,11 +171,14 @@ def measure(
     name: str, sizes: dict[str, int], budget_s: float, crew: Crew, device: ComputeDevice,
     keep: Callable[..., None],
 ) -> tuple[object, ...]:  # fmt: skip
-    """Return the row of a problem; `keep` is told its name and each configuration's time."""
+    """Return the row of a problem.
+
+    `keep` is told its name, each configuration's time, and the time that the search had found.
+    """
     dtype = torch.bfloat16 if name in ATTENTION else torch.float32
     task = task_of(name, dtype, sizes)
     template = api.template_for(task, "cuda")
-    found = searched(task, template, crew, device)
+    found, chosen = searched(task, template, crew, device, (budget_s, _LONGER_S))
     random = torch.Generator(device.torch_device).manual_seed(0)
     inputs = [
         torch.randn(shape, device=device.torch_device, generator=random).to(dtype)
@@ -185,13 +199,13 @@ def measure(
             took[peer] = f"{time.monotonic() - begun:.1f}"
     once = timed(functions, inputs, 1)
     shape = f"{name} {'x'.join(map(str, sizes.values()))}"
-    keep(shape, once)
+    keep(shape, once, {json.dumps(c): us for c, us in timed_until(found, math.inf)})
     best = min(once, key=lambda key: once[key])
-    now, later = (json.dumps(best_after(found, s)) for s in (budget_s, _LONGER_S))
+    now, later = map(json.dumps, chosen)
     usual = json.dumps(template.usual[0]) if template.usual else ""
-    chosen = {key: functions[key] for key in (best, now, later, usual) if key in functions}
+    told = {key: functions[key] for key in (best, now, later, usual) if key in functions}
     us = timed(
-        {**chosen, **peers, "eager": task.reference, **library(task)}, inputs, _TURNS
+        {**told, **peers, "eager": task.reference, **library(task)}, inputs, _TURNS
     )  # fmt: skip
 
     def shown(key: str) -> str:
@@ -228,10 +242,11 @@ def main() -> int:
     parser.add_argument("--kept", type=Path, help="takes the time of each configuration")
     args = parser.parse_args()
 
-    def keep(problem: str, us: dict[str, float]) -> None:
+    def keep(problem: str, us: dict[str, float], searched_us: dict[str, float]) -> None:
         if args.kept:
+            line = {"problem": problem, "us": us, "searched us": searched_us}
             with args.kept.open("a") as file:
-                file.write(json.dumps({"problem": problem, "us": us}) + "\n")
+                file.write(json.dumps(line) + "\n")
 
     end = time.monotonic() + 60 * args.minutes
     device = find_device()

@@ -151,7 +151,7 @@ def test_the_code_of_the_winner_and_of_what_was_tried_first_is_shown(tmp_path, m
     with Journal(problem_of(task, template, find_device())) as journal:
         journal.add(Entry(tiles[0], "timed", 12.0))
         journal.add(Entry(tiles[1], "timed", 9.0))
-        codes = show_code(template, journal, 90)
+        codes = show_code(template, journal, journal.timed[0][0], 90)
     state_files.replace(journal.problem.code_file, encode_codes(codes))
     assert (codes.first, codes.winner) == tuple(tiles)
     (first,), (winner,) = codes.first_code, codes.winner_code

@@ -1,5 +1,7 @@
 """The search finds the best configuration, and survives whatever happens to its processes."""
 
+import contextlib
+import dataclasses
 import hashlib
 import os
 import random
@@ -15,19 +17,24 @@ import pytest
 import torch
 
 from gpudeck import accel
-from gpudeck.accel.search import installed
+from gpudeck.accel.search import api, installed
 from gpudeck.accel.search.api import OURS
+from gpudeck.accel.search.arena import Arena, lay_out
+from gpudeck.accel.search.candidate_protocol import Capture, Load, Window
 from gpudeck.accel.search.contest import Effort
-from gpudeck.accel.search.engine import Budget
+from gpudeck.accel.search.crew import Crew
+from gpudeck.accel.search.engine import Budget, Engine, winner_of
 from gpudeck.accel.search.journal import Entry, Journal, Problem, lessons
-from gpudeck.accel.search.judge import judge
+from gpudeck.accel.search.judge import judge, nursery
 from gpudeck.accel.search.measures import bound, error, median_span
 from gpudeck.accel.search.resources import Resources
 from gpudeck.accel.search.space import Space, key
 from gpudeck.accel.search.surrogate import propose
-from gpudeck.accel.search.templates import REDUCING, ROWWISE, row_call, template_of
+from gpudeck.accel.search.tasks import task_of
+from gpudeck.accel.search.templates import REDUCING, ROWWISE, Template, row_call, template_of
 from gpudeck.accel.search.use import compute
 from gpudeck.accel.search.verdict import Race, Source, Span, Verdict
+from gpudeck.accel.search.worker import Worker
 from gpudeck.accel.workloads.catalog import SEARCHED, SEARCHED_OURS
 from tests.unit.accel.search import night
 
@@ -187,6 +194,86 @@ def test_optimize_kernel_measures_judges_and_goes_on_where_it_was():
     assert torch.allclose(found.function(x), torch.softmax(x, -1))
 
 
+def test_the_template_s_own_stays_unless_another_is_faster_in_every_turn():
+    own, other, third = {"block": 1}, {"block": 2}, {"block": 3}
+    near = [(other, [9.0, 9.8, 9.9]), (own, [10.0, 9.7, 10.2]), (third, [30.0, 31.0, 32.0])]
+    assert winner_of(near, own) == (own, 10.0)
+    assert winner_of(near, None) == winner_of(near, {"block": 7}) == (other, 9.8)
+    assert winner_of([(other, [8.0, 9.0, 9.6]), near[1]], own) == (other, 9.0)
+
+
+WAITING = Template(
+    "waiting", Space({"ms": [0, 5], "name": [0, 1, 2, 3]}),
+    lambda c: Source(__file__, "waiting", {"config": c}), usual=({"ms": 0, "name": 3},),
+)  # fmt: skip
+
+
+def waiting(config):
+    def call(x):
+        time.sleep(config["ms"] / 1e3)
+        return torch.softmax(x, -1)
+
+    return call
+
+
+@pytest.fixture
+def engine():
+    """Return an engine on a CPU that has measured nothing."""
+    task = task_of("softmax", torch.float32, {"rows": 8, "columns": 16})
+    with (
+        Crew(nursery(), torch.device("cpu")) as crew, Journal(PROBLEM) as journal, torch.no_grad()
+    ):  # fmt: skip
+        made = Engine(task, WAITING, journal, crew, None)
+        yield made
+        made.close()
+
+
+def test_a_wrong_time_does_not_decide_what_is_measured_again_in_turns(engine):
+    slow = [({"ms": 5, "name": name}, 1.0 + name) for name in range(3)]
+    fast = {"ms": 0, "name": 3}
+    config, us = engine.decide([*slow, ({"ms": 5, "name": 3}, 8.0), (fast, 9.0)])
+    assert config == fast and us < 5000
+    assert engine.decide(slow[:1]) == slow[0], "nothing else was timed"
+
+
+def test_calls_that_cannot_be_captured_are_made_one_by_one(engine):
+    engine._captures = True  # there is no GPU
+    assert engine._measured({"ms": 0, "name": 0}).state == "timed" and not engine._captures
+
+
+def test_windows_replay_what_was_captured_until_another_kernel_is_loaded(monkeypatch):
+    class Graph:
+        """Stands for a CUDA graph, which computes into the same tensor whenever it is replayed."""
+
+        def replay(self):
+            out.copy_(torch.softmax(worker._inputs[0], -1))
+            replayed.append(1)
+
+    replayed = []
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", contextlib.nullcontext)
+    monkeypatch.setattr(torch, "set_grad_enabled", lambda on: None)  # other tests share them
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    task = task_of("softmax", torch.float32, {"rows": 8, "columns": 16})
+    bind, size = lay_out(task, task.timed, 2)
+    arena = Arena.create(size, torch.device("cpu"))
+    source = Source(__file__, "waiting", {"config": {"ms": 0}})
+    worker = Worker(arena.descriptor)
+    for request in (Load(source, "cpu", 1, True, size), bind, Capture(3)):
+        assert not worker.answer(request).flags
+    out = worker._captured[1]
+    for regions in bind.fresh:
+        arena.tensor(regions[0]).normal_()
+    assert not worker.answer(Window(2, repeats=3)).flags and len(replayed) == 2
+    for regions, result in zip(bind.fresh, bind.results, strict=True):
+        wanted = torch.softmax(arena.tensor(regions[0]), -1)
+        assert torch.equal(arena.tensor(result), wanted)
+    for request in (Load(source, "cpu", 1, True, size), bind, Window(2, repeats=3)):
+        assert not worker.answer(request).flags
+    assert len(replayed) == 2
+    arena.close()
+
+
 def verdict(low, **more):
     race = Race("eager", (), (), Span(low, low, low), Span(1.0, 0.99, 1.01), 2.0, 5.0, 9)
     source = Source("gpudeck.accel.search.tasks", "torch_softmax")
@@ -217,6 +304,23 @@ def test_only_what_is_judged_faster_is_installed_and_it_is_named_until_it_is_rem
     assert not installed.verdict_file(kernel.digest).exists()
     with pytest.raises(KeyError):
         installed.remove(kernel.name)
+
+
+@pytest.mark.parametrize("low", [1.015, 1.5])
+def test_a_module_whose_kernel_is_not_faster_is_left_to_torch(low, monkeypatch):
+    """As modules are fused for GPUs, the template is another one here, and the verdict made up."""
+    task = dataclasses.replace(
+        task_of("softmax", torch.float32, {"rows": 8, "columns": 16}),
+        written=Source("gpudeck.accel.search.tasks", "torch_softmax"),
+    )
+    template = template_of("softmax", torch.float32, task.timed, "cpu")
+    monkeypatch.setattr(api, "_found_template", lambda *given: (task, template))
+    monkeypatch.setattr(api, "judge", lambda *given, **more: verdict(low))
+    monkeypatch.setattr(api, "bind", lambda function, module, written: function)
+    module = torch.nn.Softmax(-1)
+    found = api.optimize_kernel(module, budget=Budget(configurations=2), use=True)
+    assert (found.function is module) == (found.installed is None) == (low == 1.015)
+    assert found.verdict.race.baseline == "eager"
 
 
 @pytest.mark.slow
