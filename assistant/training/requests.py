@@ -69,20 +69,24 @@ def _example(row: dict[str, Any], before: str) -> Example:
 
 
 def _places(text: str, label: list[dict[str, Any]]) -> Iterator[tuple[str, int, int]]:
-    """Yield where the spans of a label stand in the text; the same letters stand for one span."""
+    """Yield where the spans of a label stand in the text; the same letters stand for one span.
+
+    Longer spans come first: a condition keeps the name of the job that stands in it, and would be
+    lost otherwise.
+    """
     low, taken = text.lower(), set[int]()  # `casefold` would make ß two letters
-    for meaning in label:
-        for field, letters in spans_of(meaning):
-            wanted = letters.lower().strip()
-            places = [
-                range(at, at + len(wanted))
-                for at in range(len(low))
-                if low.startswith(wanted, at) and not taken & {*range(at, at + len(wanted))}
-            ]
-            places.sort(key=lambda place: _inside(low, place))
-            if places and len(low) == len(text):
-                taken |= set(places[0])
-                yield field, places[0].start, places[0].stop
+    spans = [span for meaning in label for span in spans_of(meaning)]
+    for field, letters in sorted(spans, key=lambda span: -len(span[1])):
+        wanted = letters.lower().strip()
+        places = [
+            range(at, at + len(wanted))
+            for at in range(len(low))
+            if low.startswith(wanted, at) and not taken & {*range(at, at + len(wanted))}
+        ]
+        places.sort(key=lambda place: _inside(low, place))
+        if places and len(low) == len(text):
+            taken |= set(places[0])
+            yield field, places[0].start, places[0].stop
 
 
 def _inside(text: str, place: range) -> bool:

@@ -53,6 +53,14 @@ def test_letters_are_found_beside_a_sharp_s_and_inside_a_word(tmp_path: Path) ->
     assert places(tmp_path, "temp gpu1", {"ask": "gpus", "gpus": ["1"]}) == ["1"]
 
 
+def test_a_condition_keeps_the_name_that_stands_in_it(tmp_path: Path) -> None:
+    label = [{"order": "retry", "jobs": ["mist"], "if": "if mist fails"}]
+    row = {"profile": 1, "language": "en", "scene": "1", "turn": 1, "text": "if mist fails, again"}
+    (tmp_path / "one.jsonl").write_text(json.dumps({**row, "label": label}), "utf-8")
+    (one,) = examples(tmp_path / "one.jsonl")
+    assert one.spans == (("if", 0, 13),)
+
+
 def test_a_request_is_learnt_behind_the_one_before_it(found: list[Example]) -> None:
     told = [one for one in found if one.before]
     assert len(told) > len(found) / 3
