@@ -30,8 +30,8 @@ def name_run(row: Row) -> str:
 
 
 def describe_rows(file: str, counts: Callable[[Row], bool]) -> str:
-    """Return devices and days of a file's rows that count, whether other programs were on the host,
-    and whether their code is older.
+    """Return devices and days of a file's rows that count, whether other programs used other GPUs
+    of the host, and whether their code is older.
     """
     found = [row for row in rows(file) if counts(row)]
     days = sorted({day for row in found if (day := row.get("date", "")[:10])})
@@ -39,7 +39,7 @@ def describe_rows(file: str, counts: Callable[[Row], bool]) -> str:
     devices = ", ".join(sorted({row["device"].removeprefix("NVIDIA ") for row in found}))
     now = digest_sources(*SOURCES[file])
     old = any(row.get("code") != now for row in found)
-    beside = ", beside other work" if any(row.get("beside") for row in found) else ""
+    beside = ", shared host" if any(row.get("beside") for row in found) else ""
     return f"{devices}, {when}{beside}{', older code' if old else ''}"
 
 

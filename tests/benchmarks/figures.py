@@ -63,8 +63,8 @@ def _words(ratios: list[float]) -> str:
         return ""
     if len(ratios) == 1:
         return f"{ratios[0]:.2f}"
-    spread = f"median {median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}"
-    return f"{geometric_mean(ratios):.2f} ({spread})"
+    spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    return f"{geometric_mean(ratios):.2f} ({median(ratios):.2f}; {spread})"
 
 
 def _ways(
