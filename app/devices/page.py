@@ -13,7 +13,6 @@ from gpudeck.app.devices.device_facts import FactGroup, device_facts
 from gpudeck.app.devices.fact_table import FactTable
 from gpudeck.app.devices.freeing import free_gpus
 from gpudeck.app.devices.group_card import GroupCard
-from gpudeck.app.format.calibration import calibration_request, gpus_to_calibrate
 from gpudeck.app.format.freeing import can_be_freed, free_question
 from gpudeck.app.format.values import device_label
 from gpudeck.app.language.texts import tr
@@ -36,8 +35,10 @@ from gpudeck.app.widgets.controls import (
     row,
     set_text,
 )
+from gpudeck.scheduler.protocol.calibration_job import calibration_spec, has_counters
 from gpudeck.scheduler.protocol.devices import Detail
 from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.verbs.submit import Submit
 
 _WIDE, _ACROSS = 1000, 3
 """Pixels of width from which on the curves are beside the facts; how many are side by side else."""
@@ -161,10 +162,10 @@ class DevicePage(QWidget):
         parts = (tile.name, "" if tile.replay else tile.note, "" if recorded else tile.holder)
         set_text(self.name, " · ".join(filter(None, parts)))
         set_text(self.read, facts.read)
-        self.calibrate.setVisible(self._device in gpus_to_calibrate(snapshot))
         self._name_neighbours(snapshot)
         self._show_groups(facts.groups)
         state = next(s for s in snapshot.devices if s.device.id == self._device)
+        self.calibrate.setVisible(has_counters(state))
         self.free.setVisible(can_be_freed(state.device))
         self.sparks.show_device(state, self._state.history)
 
@@ -248,7 +249,7 @@ class DevicePage(QWidget):
 
     def _calibrate(self) -> None:
         if self._state.snapshot is not None:
-            self._link.send(self, calibration_request(self._state.snapshot))
+            self._link.send(self, Submit(calibration_spec(self._state.snapshot.devices)))
 
     def _ask_to_free(self) -> None:
         """Say what will happen, and ask."""

@@ -50,6 +50,7 @@ from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Spec, held_devices
 from gpudeck.scheduler.protocol.settings import listed
 from gpudeck.scheduler.protocol.snapshot import STARTING, Alert, DeviceState, Snapshot
+from gpudeck.scheduler.protocol.turns import finish
 from gpudeck.scheduler.protocol.user_limits import UserLimits, limits_of
 from gpudeck.scheduler.queue.editing import OWNER, Editor
 from gpudeck.scheduler.queue.placement import Availability, device_use
@@ -70,6 +71,7 @@ from gpudeck.scheduler.services.notices import NoticeBoard
 from gpudeck.scheduler.services.polling import PollingController
 from gpudeck.scheduler.services.publisher import Publisher
 from gpudeck.scheduler.services.runner_watch import PAUSE_S, RunnerWatch
+from gpudeck.scheduler.services.self_calibration import SelfCalibration
 from gpudeck.scheduler.store import Store
 from gpudeck.scheduler.store.recorder import Recorder
 from gpudeck.scheduler.suspension.service import SuspensionService
@@ -178,6 +180,15 @@ class Daemon:
             lambda: self.polling.start(state.settings),
             partial(notices.set, "calibration"),
         )
+        self._self_calibration = SelfCalibration(
+            paths.self_calibration_file(),
+            lambda: "off" if self._shared else state.settings.calibrate_after,
+            lambda: self._device_states(self.queue.queries.overview()),
+            lambda: self.queue.queries.overview(),  # noqa: PLW0108
+            self._submit,
+            self._cancel,
+            partial(notices.set, "own calibration"),
+        )
         self._helpers = (
             HelperService(
                 REPORT_WRITER, lambda: state.settings.reports, partial(notices.set, "reports")
@@ -285,6 +296,8 @@ class Daemon:
             if self._sharing.follow(leased, waits, self.queue.running):
                 self._step()
             self._lease_service.review(self._state.latest, self._state.settings)
+            with self._notices.catch("calibration problem"):
+                self._self_calibration.review()
             if "queue" in self._notices or self.queue.retry_is_ready(time.time()):
                 self._step()
 
@@ -361,6 +374,19 @@ class Daemon:
         self.job_ends.job_ended(job.id)
         self.notifier.job_ended(job)
         self._calibration.job_ended(job)
+        self._self_calibration.job_ended(job)
+
+    def _submit(self, spec: Spec) -> Job:
+        """Queue a job of the daemon itself. Raises UserError."""
+        availability = self.availability()
+        (job,) = finish(self.queue.submission.submit([spec], self.monitor.devices, availability))
+        self.queue_changed()
+        return job
+
+    def _cancel(self, job_id: int) -> None:
+        """Cancel a job of the daemon itself. Raises UserError."""
+        self.queue.canceller.cancel(job_id)
+        self.queue_changed()
 
     def _alert_changed(self, alert: Alert) -> None:
         owners = (j.spec.user for j in self.queue.queries.overview() if j.id == alert.job)

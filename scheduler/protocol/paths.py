@@ -161,6 +161,11 @@ def faults_file() -> Path:
     return home() / "faults.json"
 
 
+def self_calibration_file() -> Path:
+    """Return the file that says for which GPUs the daemon has queued a calibration itself."""
+    return home() / "self-calibration.json"
+
+
 def destinations_file() -> Path:
     """Return the file that says where users are told about jobs and alerts."""
     return home() / "destinations.json"

@@ -73,6 +73,18 @@ class PersonalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
             "runs. auto: only if the driver switches unused GPUs off, as on laptops.",
         ),
     ] = "auto"
+    calibrate_after: Annotated[
+        Threshold,
+        About(
+            "Devices",
+            "Calibrate when idle",
+            "Measure the true clock of GPUs with hardware counters once they were idle for this "
+            "time. This is done once for each driver, takes about a minute a GPU, and ends when "
+            "another job or program needs a GPU. off: never.",
+            unit="min",
+            measure="min of rest",
+        ),
+    ] = 30.0
     drained: Annotated[
         str,
         About(

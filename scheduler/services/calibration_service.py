@@ -13,6 +13,7 @@ import msgspec
 from gpudeck.language.text import Message, Text, message_of, phrase
 from gpudeck.scheduler.protocol import calibration, paths
 from gpudeck.scheduler.protocol.calibration import ClockCalibration, tensor_activity
+from gpudeck.scheduler.protocol.calibration_job import MODULE, versions_of
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.jobs import Done, Job
@@ -22,8 +23,6 @@ from gpudeck.scheduler.services.counter_check import WatchedWork
 from gpudeck.scheduler.telemetry.clock_fit import CannotFit, ClockLoad, fit
 from gpudeck.scheduler.telemetry.counter_delay import PausedLoad, Share, counter_delay, overlap
 
-MODULE = "gpudeck.accel.workloads.clock_survey"
-"""The module that a calibration job runs."""
 FILE = "clocks.json"
 """What it leaves in its folder."""
 FIELDS = ("clock_sm", "tensor_hmma", "sm_active", "tflops_gpm")
@@ -158,16 +157,11 @@ class CalibrationService:
                     device=label(device),
                 )
             )
-        return ClockCalibration(device.id, *_versions(device), ended, fit(known))
-
-
-def _versions(device: Device) -> tuple[str, str]:
-    """Return the VBIOS and the driver, for which a correction holds."""
-    return str(device.facts.get("VBIOS", "")), str(device.facts.get("driver", ""))
+        return ClockCalibration(device.id, *versions_of(device), ended, fit(known))
 
 
 def _in_force(device: Device) -> ClockCalibration:
-    return calibration.in_force(device.id, device.name, *_versions(device))
+    return calibration.in_force(device.id, device.name, *versions_of(device))
 
 
 def compared(

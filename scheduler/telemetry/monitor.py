@@ -153,7 +153,7 @@ class Monitor:
         for job in jobs:
             for held in held_devices(job):
                 holders[held] = (*holders.get(held, ()), job.id)
-        waiting = next((job for job in jobs if _waits_for_gpu(job, now)), None)
+        waiting = next((job for job in jobs if waits_for_gpu(job, now)), None)
         max_age = _max_age(settings)
         states = []
         for device in self.devices:
@@ -213,7 +213,7 @@ class Monitor:
         )
 
 
-def _waits_for_gpu(job: Job, now: float) -> bool:
+def waits_for_gpu(job: Job, now: float) -> bool:
     """Return True if the job waits for a GPU of this machine, and may start now."""
     spec = job.spec
     return (

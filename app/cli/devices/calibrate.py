@@ -8,14 +8,16 @@ from argparse import ArgumentParser, Namespace
 from gpudeck.app.cli.connection import wait_for_reading
 from gpudeck.app.cli.output import print_error, print_json, print_line
 from gpudeck.app.cli.queue.wait import follow
-from gpudeck.app.format.calibration import calibration_request, describe_calibration
+from gpudeck.app.format.calibration import describe_calibration
 from gpudeck.app.format.values import device_label
 from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import calibration
 from gpudeck.scheduler.protocol.calibration import ClockCalibration
+from gpudeck.scheduler.protocol.calibration_job import calibration_spec
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Done
+from gpudeck.scheduler.verbs.submit import Submit
 
 FIT_S = 30.0
 """Seconds within which the daemon stores the calibration of a job that has ended."""
@@ -35,7 +37,7 @@ def run(args: Namespace) -> int:
         labels = {s.device.id: device_label(s.device) for s in snapshot.devices}
         if args.list:
             return _print(args, calibration.load(), labels)
-        job = client.send(calibration_request(snapshot))
+        job = client.send(Submit(calibration_spec(snapshot.devices)))
         if args.json:
             job = client.wait(job.id)
     if not args.json:

@@ -14,10 +14,11 @@ from gpudeck.language.text import Message
 from gpudeck.scheduler.devices.nvidia.source import NvmlSource
 from gpudeck.scheduler.protocol import calibration, paths
 from gpudeck.scheduler.protocol.calibration import UNCALIBRATED, ClockCalibration, ClockKnot
+from gpudeck.scheduler.protocol.calibration_job import MODULE
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import NO_RESULT, Done, Job, Spec
 from gpudeck.scheduler.protocol.snapshot import Columns
-from gpudeck.scheduler.services.calibration_service import FIELDS, MODULE, CalibrationService
+from gpudeck.scheduler.services.calibration_service import FIELDS, CalibrationService
 from gpudeck.scheduler.telemetry.clock_fit import CannotFit, ClockLoad, fit
 from tests.unit.scheduler.recorded_nvml import UUID, RecordedNvml, one
 

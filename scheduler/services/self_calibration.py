@@ -1,0 +1,166 @@
+"""Calibrate GPUs without being asked, while all that could be calibrated have long been idle.
+
+The daemon queues the job of `gpudeck calibrate` itself, once for each driver. Whoever else needs a
+GPU ends that job at once; it is then tried again after the next long idle time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from gpudeck.extras import missing_of
+from gpudeck.language.text import Text, phrase
+from gpudeck.scheduler.protocol import calibration, paths
+from gpudeck.scheduler.protocol.calibration_job import (
+    calibration_spec,
+    has_counters,
+    versions_of,
+)
+from gpudeck.scheduler.protocol.errors import MALFORMED
+from gpudeck.scheduler.protocol.job_options import MAX_PRIORITY
+from gpudeck.scheduler.protocol.jobs import Job, Running, Spec
+from gpudeck.scheduler.protocol.setting_table import Threshold
+from gpudeck.scheduler.protocol.snapshot import DeviceState, Idle
+from gpudeck.scheduler.telemetry.monitor import waits_for_gpu
+
+REVIEW_S = 2.0
+"""The interval at which it is checked whether the GPUs are idle."""
+START_S = 60.0
+"""A job that has not started after this time is cancelled, as something else is in its way."""
+
+
+class Attempts(msgspec.Struct, frozen=True):
+    """Hold what was tried."""
+
+    job: int = 0
+    """The number of the job, while it waits or runs."""
+    tried: frozenset[tuple[str, str, str]] = frozenset()
+    """GPUs with the VBIOS and the driver for which a job was queued, and not ended for others."""
+
+
+class SelfCalibration:
+    """Queue a calibration where one is due, and end it for everybody else.
+
+    Args:
+        file: Keeps what was tried.
+        after: Returns the setting: minutes of rest, or "off".
+        states: Returns the state of every device.
+        jobs: Returns the jobs that run or are served next.
+        submit: Queues a job, and returns it. Raises UserError.
+        cancel: Cancels a job. Raises UserError.
+        notify: Takes a text while the job waits or runs, and None afterwards.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        after: Callable[[], Threshold],
+        states: Callable[[], Sequence[DeviceState]],
+        jobs: Callable[[], Sequence[Job]],
+        submit: Callable[[Spec], Job],
+        cancel: Callable[[int], None],
+        notify: Callable[[Text | None], None],
+    ) -> None:
+        self._file, self._after, self._notify = file, after, notify
+        self._states, self._jobs = states, jobs
+        self._submit, self._cancel = submit, cancel
+        self._attempts = _load(file)
+        self._idle_since: float | None = None
+        self._review_at = 0.0
+
+    def review(self) -> None:
+        """Begin a calibration where one is due, or end it where something else needs a GPU.
+
+        Raises:
+            UserError: The job cannot be queued or cancelled now.
+        """
+        now = time.monotonic()
+        if self._attempts.job:
+            self._yield()
+        elif now >= self._review_at:
+            self._review_at = now + REVIEW_S
+            self._begin_if_due(now)
+
+    def job_ended(self, job: Job) -> None:
+        """Forget the job once it has ended."""
+        if job.id == self._attempts.job:
+            self._keep(Attempts(tried=self._attempts.tried))
+            self._notify(None)
+
+    def _begin_if_due(self, now: float) -> None:
+        after = self._after()
+        states = [state for state in self._states() if has_counters(state)]
+        idle = all(isinstance(state.use, Idle) and not state.leased for state in states)
+        wanted = frozenset(map(_card, states)) - self._attempts.tried - _calibrated()
+        if after == "off" or not idle or not wanted or missing_of("compute"):
+            self._idle_since = None
+            return
+        if self._idle_since is None:
+            self._idle_since = now
+        if now - self._idle_since < 60.0 * after:
+            return
+        self._idle_since = None
+        job = self._submit(calibration_spec(states, -MAX_PRIORITY))
+        self._keep(Attempts(job.id, self._attempts.tried | wanted))
+        self._notify(
+            phrase(
+                "job {job} calibrates the GPUs, which were idle for long. It ends as soon as "
+                "anything else needs one of them. To turn this off: {command}",
+                job=job.id,
+                command="gpudeck settings calibrate_after=off",
+            )
+        )
+
+    def _yield(self) -> None:
+        jobs = self._jobs()
+        job = next((job for job in jobs if job.id == self._attempts.job and job.active), None)
+        if job is None:  # it ended while no daemon ran
+            self._keep(Attempts(tried=self._attempts.tried))
+        elif not _is_ending(job) and self._is_in_the_way(job, jobs):
+            states = [state for state in self._states() if has_counters(state)]
+            self._keep(Attempts(job.id, self._attempts.tried - frozenset(map(_card, states))))
+            self._cancel(job.id)
+
+    def _is_in_the_way(self, own: Job, jobs: Sequence[Job]) -> bool:
+        """Return whether another job or program needs a GPU, or the job cannot start."""
+        now = time.time()
+        if self._after() == "off" or any(
+            waits_for_gpu(job, now) for job in jobs if job.id != own.id
+        ):
+            return True
+        if own.status == "queued":
+            return now - own.submitted > START_S
+        readings = [state.reading for state in self._states() if own.id in state.holders]
+        return any(p.foreign for reading in readings if reading for p in reading.processes)
+
+    def _keep(self, attempts: Attempts) -> None:
+        """Store what was tried; where the disk refuses it, it holds until the daemon ends."""
+        self._attempts = attempts
+        try:
+            paths.replace_file(self._file, msgspec.json.encode(attempts))
+        except OSError:
+            return
+
+
+def _load(file: Path) -> Attempts:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Attempts)
+    except (OSError, *MALFORMED):
+        return Attempts()
+
+
+def _card(state: DeviceState) -> tuple[str, str, str]:
+    """Return what a calibration holds for: a GPU with its VBIOS and its driver."""
+    return (state.device.id, *versions_of(state.device))
+
+
+def _calibrated() -> frozenset[tuple[str, str, str]]:
+    return frozenset((c.device, c.vbios, c.driver) for c in calibration.load())
+
+
+def _is_ending(job: Job) -> bool:
+    return isinstance(job.state, Running) and job.state.stopping
