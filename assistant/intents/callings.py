@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from gpudeck.assistant.intents.names import Known, named
+from gpudeck.assistant.intents.names import Known, misspelt, named
 from gpudeck.assistant.intents.tokens import unaccented
 from gpudeck.assistant.reader.encoder import Array
 from gpudeck.assistant.reader.reading import Reading, shipped_reader
@@ -55,6 +55,7 @@ def alternatives(found: Reading, known: Known, request: str) -> tuple[Reading, .
         if not names or not re.search(r"[^\W\d_]{2}", letters) or letters in names:
             continue
         called = () if field == "user" else _best(letters, names)
+        called = called or misspelt(letters, names)
         if not called and field != "group":  # "weekly" is like "nightly", and not meant by it
             called = _like(letters, names, known)
         if not _is_about_ended(found):

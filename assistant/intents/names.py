@@ -40,3 +40,48 @@ def named(letters: str, names: tuple[str, ...]) -> str:
 def is_word(name: str, text: str) -> bool:
     """Return whether a name stands in a text as a word of its own."""
     return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) is not None
+
+
+def misspelt(letters: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of which a word is nearest to one of the letters', if that is near enough.
+
+    One letter may be added, left out or wrong, or two swapped; from six letters on, this may
+    happen twice. Words with digits are as they are: `llama-7b` is no misspelt `llama-8b`.
+    """
+    typos = {name: min((_typos(word, part) for word in _words(letters) for part in _words(name)),
+                       default=_FAR) for name in names}  # fmt: skip
+    least = min(typos.values(), default=_FAR)
+    return tuple(name for name, of in typos.items() if of == least < _FAR)
+
+
+_SHORTEST, _LONG = 4, 6
+_FAR = 3
+"""More typos than a word may have."""
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"(?<![^\W_])[^\W\d_]+(?![^\W_])", unaccented(text.casefold()))
+
+
+def _typos(word: str, part: str) -> int:
+    """Return how many typos make one word of another, or _FAR if they are too many for it."""
+    short, long = sorted((len(word), len(part)))
+    most = 2 if short >= _LONG else 1
+    if short < _SHORTEST or long - short > most:
+        return _FAR
+    found = typos_between(word, part)
+    return found if found <= most else _FAR
+
+
+def typos_between(one: str, other: str) -> int:
+    """Return how many letters are added, left out, replaced, or swapped with the next one."""
+    before, last = list[int](), list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        row = [i]
+        for j, its in enumerate(other, 1):
+            least = min(last[j] + 1, row[-1] + 1, last[j - 1] + (letter != its))
+            if i > 1 and j > 1 and (letter, one[i - 2]) == (other[j - 2], its):
+                least = min(least, before[j - 2] + 1)
+            row.append(least)
+        before, last = last, row
+    return last[-1]

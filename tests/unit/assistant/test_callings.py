@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpudeck.assistant.intents.callings import _compared, alternatives
-from gpudeck.assistant.intents.names import Known
+from gpudeck.assistant.intents.names import Known, misspelt
 from gpudeck.assistant.reader.reading import Reading
 
 JOBS = ("pretrain-small", "clean-text", "export-onnx", "llama-lora", "llama-70b", "eval-mmlu",
@@ -28,6 +28,9 @@ def meant(letters: str, field: str = "jobs", head: str = "ask jobs") -> list[str
     ("limpieza de texto", "clean-text"),
     ("Eval", "eval-pretrain"),
     ("nightly", "nightly"),
+    ("expotr thing", "export-onnx"),
+    ("pertrain small", "pretrain-small"),
+    ("the sweap ones", "sweep"),
     ("12", "12"),
 ])  # fmt: skip
 def test_a_thing_is_called_by_a_part_of_its_name_or_by_its_meaning(letters: str, name: str) -> None:
@@ -51,6 +54,12 @@ def test_users_and_groups_are_found_in_what_they_are_called() -> None:
     assert meant("lea's", "user") == ["lea"]
     assert meant("the sweep group", "group") == ["sweep"]
     assert meant("weekly", "group", "order resume") == ["weekly"]  # not the group nightly
+
+
+def test_a_typo_may_stand_for_several_and_never_for_another_number() -> None:
+    assert {*meant("lama")} == {"llama-lora", "llama-70b"}
+    assert misspelt("llma-7b", ("llama-7b", "train")) == ("llama-7b",)
+    assert misspelt("v2", ("v3",)) == misspelt("gpt2", ("gpt4",)) == misspelt("leo", ("lea",)) == ()
 
 
 def test_many_names_are_encoded_over_several_requests() -> None:
