@@ -7,21 +7,18 @@ request speaks against it and each number, time and name has its place in it.
 from __future__ import annotations
 
 import re
-from functools import cache
+from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Literal, NamedTuple
 
+from gpudeck.assistant.intents import thresholds
 from gpudeck.assistant.intents.names import Known, is_word
 from gpudeck.assistant.intents.times import read_time
 from gpudeck.assistant.intents.tokens import JOIN, tokens, unaccented
 from gpudeck.assistant.query.request import Order
-from gpudeck.assistant.query.table import VERBS
 from gpudeck.assistant.reader.reading import Reading
 
 Problem = Literal["unread", "command", "forbidden", "condition", "time", "several", "target"]
-WORDS = Path(__file__).with_name("order_words.txt")
-"""Words of orders for several jobs; `gpudeck.assistant.training.order_words` makes it."""
 
 
 class Refusal(NamedTuple):
@@ -39,90 +36,40 @@ def _of(words: str) -> re.Pattern[str]:
 _NEGATIONS = _of(
     "not don'?t doesn'?t won'?t shouldn'?t mustn'?t cannot never nicht nich nie niemals kein\\w* "
     "bloss\\snicht ne n' pas jamais aucun\\w* no nunca jamas ningun\\w* tampoco without ohne sans "
-    "sin avoid nothing nichts nix rien nada"
+    "sin avoid nothing nichts nix rien nada pity shame schade dommage pena lastima"
 )
-_OPENING_NO = re.compile(r"^\W*(?:no|non|nein|nee|nope)(?:\s+\w+)?\s*[,.!:;]+\s*(?=\w)")
-"""It answers what was said before, and forbids nothing."""
-_NEEDLESS = re.compile(
-    r"\b(?:(?:i |we |you |he |she |they )?(?:do not|don'?t|doesn'?t|no longer) need "
-    r"(?:it|them|that|this|those|him)"
-    r"|(?:is |its |it's |are )?not needed|(?:brauch\w*|benotig\w*)(?: \w+){0,3} nicht mehr"
-    r"|(?:wird |werden )?nicht mehr (?:gebraucht|benotigt|notig)"
-    r"|(?:\S+ )?(?:ai|a|avons|ont) (?:plus|pas) besoin"
-    r"|(?:ya )?no (?:lo|la|los|las) necesit\w+|(?:ya )?no (?:me |nos )?hacen? falta)"
-    r"(?: any ?more| now| at all| mehr| ya)?(?=\s*(?:[,.;!)]|$))"
-)
-"""It says why something shall end, and forbids nothing; "you don't need to cancel it" goes on."""
-_OF_EXCEPTED = re.compile(rf"{_NEGATIONS.pattern}\s+(?:\w+\s+)?$")
-"""It stands before what is excepted: `15, not 14`, `le 13, pas le 12`."""
-_REGRETS = _of("pity shame schade dommage pena lastima")
-"""They are about what somebody has done."""
+"""Words that forbid something, or regret that it was done."""
 _CONDITIONS = _of(
     "if whether ob unless when whenever once until till while provided assuming wenn falls "
-    "sobald solange "
-    "sofern bis ausser\\swenn vorausgesetzt si quand lorsqu\\w* des\\squ\\w* jusqu\\w* tant\\sque "
-    "pourvu cuando hasta mientras siempre\\sque en\\scuanto apenas as\\ssoon in\\scase only\\safter"
+    "sobald solange sofern bis ausser\\swenn vorausgesetzt si quand lorsqu\\w* des\\squ\\w* "
+    "jusqu\\w* tant\\sque pourvu cuando hasta mientras siempre\\sque en\\scuanto apenas as\\ssoon "
+    "in\\scase only\\safter"
 )
 _BEHIND = _of(
     "when once wenn sobald quand lorsqu\\w* des\\squ\\w* cuando en\\scuanto apenas as\\ssoon "
-    "only\\safter"
+    "only\\safter despues luego danach anschliessend apres afterwards"
 )
 _OF_OPTIONS = {
     "until": _of("until till bis jusqu\\w* hasta"),
+    "begin": _of("until till bis jusqu\\w* hasta"),
     "after": _BEHIND,
     "after_any": _BEHIND,
     "retries": _of("if when wenn falls si quand cuando"),
 }
 """The conditions that an option of an order says, such as the end of another job."""
-_NOT_BEFORE = re.compile(r"\b(?:do not|don'?t|not|nicht|pas|no)\b"
-                         r"(?=.*\b(?:before|bevor|vor|avant|antes)\b)")  # fmt: skip
-_SAID_BY = {
-    "timeout": _of("(?:no|not)\\s(?:longer|more)\\sthan nicht\\s(?:langer|mehr)\\sals "
-                   "pas\\splus(?:\\slongtemps)?\\s(?:de|que) no\\s(?:\\w+\\s)?mas\\s(?:de|que) "
-                   "no\\spase\\sde"),
-    "after": _NOT_BEFORE,
-    "begin": _NOT_BEFORE,
-}  # fmt: skip
-"""The negations that an option of an order says: a longest time, or what comes first."""
-_NOT_YET = re.compile(
-    r"(?:that|which|who) (?:have|has|are|is|did)(?: not|n'?t)\b"
-    r"|, (?:die|der|das)(?: \w+){0,2} nicht(?: \w+)?|qui (?:ne |n')\w+(?: \w+)? pas\b"
-    r"|que (?:todavia|aun) no(?: \w+){0,2}"
-)
-"""It says in what state the jobs are that are meant, and forbids nothing."""
 _LATER = _of(
     "later afterwards tomorrow tonight spater nachher morgen demain plus\\stard ensuite luego "
     "despues manana"
 )
+"""The encoder takes some of them for filler even where it is sure."""
 _THEN = _of("danach anschliessend apres")
-"""They tell a later time, but for a place or a job to wait for."""
+"""They tell a later time, a place, or a job to wait for."""
 _EXCEPTING = _of(
     "except exept exempt excluding but besides apart other\\sthan ausser bis\\sauf sauf hormis "
     "excepte menos excepto salvo keep\\sonly"
 )
-_ALONE = _of("alone in\\sruhe tranquilles? en\\spaz")
-_OF_ONE = _of("it its itself ihn ihm er celui celle lui aquel aquella")
-"""They stand for one thing, which an order for all jobs in a state would pass over."""
-_KEEPING = _of(
-    "keep leave spare behalt\\w* lass\\w* garde\\w* laisse\\w* conserv\\w* deja\\w* manten\\w* "
-    "mantien\\w*"
-)
-"""What shall stay is not to be ended."""
-_STATES = {
-    "running": _of("running active in\\sprogress laufend\\w* lauft laufen aktive\\w* en\\scours "
-                   "tournent corriendo corren en\\scurso"),
-    "queued": _of("queued waiting pending wartend\\w* warten en\\sattente attendent en\\sespera "
-                  "esperan\\w* pendientes? en\\scola"),
-    "failed": _of("failed crashed died errored broken fehlgeschlagen\\w* gescheitert\\w* "
-                  "abgesturzt\\w* kaputt\\w* echoue\\w* plante\\w* fallid\\w* fallado\\w* "
-                  "fallaron"),
-    "done": _of("finished completed fertig\\w* beendet\\w* abgeschlossen\\w* "
-                "termine(?:s|es?) finie?s? "
-                "terminad\\w* acabad\\w*"),
-    "cancelled": _of("cancell?ed abgebrochen\\w* annule(?:s|es?) cancelad\\w*"),
-    "held": _of("held angehalten\\w* retenus? retenid\\w*"),
-}  # fmt: skip
 _LIMITING = _of(
+    "old alte\\w* vieux vieil\\w* viej\\w* big gross\\w* grand\\w* slow langsam\\w* lent\\w* "
     "last first newest oldest latest longest shortest older newer half some few most only other "
     "others rest remaining biggest largest smallest letzte\\w* erste\\w* neueste\\w* alteste\\w* "
     "langste\\w* halfte einige nur andere\\w* rest derniere?s? premiere?s? moitie quelques autres? "
@@ -161,9 +108,11 @@ def is_secret(request: str) -> bool:
     return _SECRET.search(plain(request)) is not None
 
 
-def is_supposed(request: str) -> bool:
-    """Return whether a request asks what an order would do."""
-    return _SUPPOSED.search(plain(request)) is not None
+def is_supposed(request: str, found: Reading) -> bool:
+    """Return whether a request asks what an order would do, or may ask that."""
+    return "what_if=yes" in found.marks or (
+        found.plain < thresholds.PLAIN and _SUPPOSED.search(plain(request)) is not None
+    )
 
 
 def against(request: str, found: Reading, order: Order, known: Known, now: float) -> Refusal | None:
@@ -172,48 +121,60 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
         return Refusal("forbidden", ("sudo",))
     if found.head == "order submit":
         return None  # `read_submission` has read every word
-    rest = _without_values(request, found, order)
-    if _TAKEN_BACK.search(plain(request)):
-        return Refusal("forbidden")
-    if words := _words(_REGRETS, rest):
-        return Refusal("forbidden", words)
-    stops = order.verb in ("pause", "hold", "drain")
-    if refused := None if stops else _negated(rest):
+    if refused := doubted(request, found, order, now):
         return refused
-    read = [words for option, words in _OF_OPTIONS.items() if option in order.options]
-    conditions = [word for word in _words(_CONDITIONS, rest)
-                  if not any(words.fullmatch(word) for words in read)]  # fmt: skip
-    if conditions:
-        return Refusal("condition", tuple(conditions))
-    timed = read_time(tokens(outside(request, found)), now)
-    placed = order.place or {"after", "after_any"} & {*order.options}
-    words = _words(_LATER, rest) or (() if placed else _words(_THEN, rest))
-    if words or timed is not None:
-        return Refusal("time", words)
-    if words := _split_list(request, found):
-        return Refusal("unread", words)
-    if words := _lost(request, found, known, order):
-        return Refusal("unread", words)
-    excepting = [word for word in _words(_EXCEPTING, rest)
-                 if not (order.options and word == "but")]  # fmt: skip
-    if excepting and not order.exclude:
-        return Refusal("unread", tuple(excepting))
-    if not order.exclude and (words := _words(_ALONE, rest)):
-        return Refusal("unread", words)
-    if order.verb in ("cancel", "kill") and not order.exclude and (words := _words(_KEEPING, rest)):
-        return Refusal("unread", words)
+    words = (*_split_list(request, found), *_lost(request, found, known, order),
+             *unplaced(request, found))  # fmt: skip
+    if words:
+        return Refusal("unread", tuple(dict.fromkeys(words)))
     named = order.jobs or order.devices or points(found)
-    return None if named else _of_many(rest, found, order)
+    return None if named else _of_many(plain(outside(request, found)), order)
 
 
-def _without_values(request: str, found: Reading, order: Order) -> str:
-    """Return the words of a request that are no part of its reading, and forbid something."""
-    rest = _OPENING_NO.sub(" ", _without_excepting(plain(outside(request, found)), found))
-    rest = _NEEDLESS.sub(" ", rest)
-    for option in {*_SAID_BY} & {*order.options}:
-        rest = _SAID_BY[option].sub(" ", rest)
-    told = any(mark.startswith("states=") for mark in found.marks)
-    return _NOT_YET.sub(" ", rest) if told else rest
+def doubted(request: str, found: Reading, order: Order, now: float) -> Refusal | None:
+    """Return what may forbid, limit or delay an order.
+
+    Where the encoder is sure that an order for now is meant, it has read these words, too. It takes
+    some later times for filler even then.
+    """
+    rest = plain(outside(request, found))
+    said = [words for option, words in _OF_OPTIONS.items() if option in order.options]
+    against: list[tuple[Problem, re.Pattern[str]]] = [("time", _LATER)]
+    if found.plain < thresholds.UNCONDITIONAL:
+        against.insert(0, ("condition", _CONDITIONS))
+    doubtful = found.plain < thresholds.PLAIN
+    if doubtful:
+        if _TAKEN_BACK.search(plain(request)):
+            return Refusal("forbidden")
+        against.append(("time", _THEN))
+        if order.verb not in ("pause", "hold", "drain"):
+            against.insert(0, ("forbidden", _NEGATIONS))
+        if not order.exclude:
+            against.append(("unread", _EXCEPTING))
+    for problem, pattern in against:
+        words = [match[0] for match in pattern.finditer(rest)]
+        for its in said:  # each option says one of them
+            words = [*_without_first(words, its)]
+        if words:
+            return Refusal(problem, tuple(dict.fromkeys(words)))
+    timed = read_time(tokens(outside(request, found)), now) if doubtful else None
+    return Refusal("time") if timed is not None else None
+
+
+def _without_first(words: list[str], pattern: re.Pattern[str]) -> Iterator[str]:
+    """Yield words without the first one that a pattern matches."""
+    first = next((i for i, word in enumerate(words) if pattern.fullmatch(word)), None)
+    yield from (word for i, word in enumerate(words) if i != first)
+
+
+def unplaced(request: str, found: Reading) -> tuple[str, ...]:
+    """Return the words of a request that are in no field, and of which this is not sure."""
+    within = outside(request, found)
+    return tuple(
+        request[one.first : one.last]
+        for one in found.loose
+        if one.filler < thresholds.FILLER and within[one.first : one.last].strip()
+    )
 
 
 def points(found: Reading) -> bool:
@@ -221,42 +182,11 @@ def points(found: Reading) -> bool:
     return found.head.startswith("order") and "jobs=@it" in found.marks
 
 
-def _without_excepting(rest: str, found: Reading) -> str:
-    """Return a text with blanks in place of negations that stand before what is excepted."""
-    for (field, _), (first, _) in zip(found.spans, found.places, strict=True):
-        if field == "except" and (match := _OF_EXCEPTED.search(rest[:first])) is not None:
-            rest = rest[: match.start()] + " " * (first - match.start()) + rest[first:]
-    return rest
-
-
-def negated(words: tuple[str, ...]) -> Refusal | None:
-    """Return a refusal if one of the words that no part of an order has forbids it."""
-    return _negated(" ".join(map(plain, words)))
-
-
-def _negated(rest: str) -> Refusal | None:
-    words = _words(_NEGATIONS, rest)
-    return Refusal("forbidden", words) if words else None
-
-
-def _of_many(rest: str, found: Reading, order: Order) -> Refusal | None:
-    """Return the words that an order for all jobs, a group or the queue has no place for."""
-    if order.verb == "undo":
-        return None  # it is for the last clean-up, whatever is said of it
-    if order.states and (words := _words(_OF_ONE, rest)):
-        return Refusal("unread", words)
-    for state, pattern in _STATES.items():
-        for_these = f"states={state}" in found.marks or VERBS[order.verb].states == (state,)
-        if not for_these and (words := _words(pattern, rest)):
-            return Refusal("unread", words)
-    if not order.exclude and (words := _words(_LIMITING, rest)):
-        return Refusal("unread", words)
-    if order.verb in ("set", "kill", "acknowledge", "submit", "book", "unbook"):
-        return None
-    read = order_words()
-    named = plain(order.group).split("-")
-    words = tuple(word for word in re.findall(r"[^\W\d_]{2,}", rest)
-                  if word not in read and word not in named)  # fmt: skip
+def _of_many(rest: str, order: Order) -> Refusal | None:
+    """Return the words that may choose among all jobs, the jobs of a group or the queue."""
+    if order.verb == "undo" or order.exclude:
+        return None  # a clean-up is undone as a whole, whatever is said of it
+    words = _words(_LIMITING, rest)
     return Refusal("unread", words) if words else None
 
 
@@ -284,11 +214,16 @@ def _split_list(request: str, found: Reading) -> tuple[str, ...]:
 
 
 def _lost(request: str, found: Reading, known: Known, order: Order) -> tuple[str, ...]:
-    """Return the numbers and names of a request that its order has no place for."""
+    """Return the numbers and names of a request that its order has no place for.
+
+    A job may be called as an ordinary word is; what is surely such a word names nothing.
+    """
     rest = outside(request, found)
-    low, read = rest.casefold(), order_words()
+    surely = {request[one.first : one.last].casefold() for one in found.loose
+              if one.filler >= thresholds.NO_NAME}  # fmt: skip
+    low = rest.casefold()
     names = [name for name in (*known.jobs, *known.groups, *known.users)
-             if name.casefold() not in read and name != order.group
+             if name != order.group and name.casefold() not in surely
              and is_word(name.casefold(), low)]  # fmt: skip
     return (*re.findall(r"\S*\d\S*", rest), *names)
 
@@ -296,9 +231,3 @@ def _lost(request: str, found: Reading, known: Known, order: Order) -> tuple[str
 def numbers(request: str, found: Reading) -> tuple[str, ...]:
     """Return the numbers of a request that are in none of its parts."""
     return tuple(re.findall(r"(?<!\w)\d\S*", outside(request, found)))
-
-
-@cache
-def order_words() -> frozenset[str]:
-    """Return the words that orders for several jobs are made of."""
-    return frozenset(WORDS.read_text("utf-8").split())

@@ -20,6 +20,10 @@ _VERBS = {"cancel": "cancel", "retry": "retry", "kill": "kill", "drain": "drain"
 _SOON = re.compile(rf"(?:in|dans|en|dentro de) {LENGTH}", re.IGNORECASE)
 _NUMBERS = {"limit": "number", "acknowledge": "alert", "kill": "pid", "book": "count"}
 """The field that is the number of an order."""
+OF_NEW_JOBS = frozenset({"command", "count", "gpus", "gpu_type", "memory", "host_memory", "timeout",
+                         "retries", "priority", "name", "group", "tag", "after", "after_any",
+                         "begin"})  # fmt: skip
+"""The fields that a new job may have."""
 
 
 class Orders(Values):
@@ -51,16 +55,18 @@ class Orders(Values):
             states = VERBS[verb].states
         order = Order(
             verb, jobs=jobs, group=group, exclude=exclude, states=states,
-            devices=self._gpus_of_order(verb), options=self._options(verb, to_group=to_group),
+            devices=self._gpus_of_order(verb, named=bool(jobs)),
+            options=self._options(verb, to_group=to_group),
             place=self._place() if verb == "move" else "",
             beside=next(iter(self.jobs("beside")), None) if verb == "move" else None,
-            number=self._number_of(verb), text=self._text(verb),
+            number=self._number_of(verb), text=self._text(verb), command=self._flags(verb),
             setting=self.setting() if verb == "set" else "",
             user=self.user() if verb != "kill" else "",
         )  # fmt: skip
         for field in ("devices", "group", "states", "jobs", "user", "exclude"):
             if getattr(order, field) and field not in VERBS[verb].takes:
                 raise Unread(field)
+        self.refuse_rest()
         return order
 
     def jobs(self, field: str = "jobs") -> tuple[Target, ...]:
@@ -144,6 +150,13 @@ class Orders(Values):
             raise Unread(letters)
         return value_
 
+    def _flags(self, verb: str) -> str:
+        """Return the flags that the command of a retried job shall have."""
+        flags = " ".join(self.letters("command")) if verb == "retry" else ""
+        if flags and not flags.startswith("-"):
+            raise Unread(flags)
+        return flags
+
     def _pausing(self, jobs: str, queue: str) -> str:
         self.refuse("gpus")
         named = (self.letters("jobs") or self.marked("jobs") or self.marked("states")
@@ -161,11 +174,16 @@ class Orders(Values):
         length = self.letters("duration")
         return {"until": f"+{self.length(length[0])}"} if length else {}
 
-    def _gpus_of_order(self, verb: str) -> tuple[int, ...]:
-        named = [letters for letters in self.letters("gpus") if not re.search(r"\d", letters)]
-        if named and verb in ("drain", "undrain", "book", "free"):
-            raise Unread(named[0])
-        return self.devices() if "devices" in VERBS[verb].takes else ()
+    def _gpus_of_order(self, verb: str, *, named: bool) -> tuple[int, ...]:
+        """Return the GPUs of an order; which GPU a job has that is named says nothing more."""
+        letters = [one for one in self.letters("gpus") if not re.search(r"\d", one)]
+        if letters and verb in ("drain", "undrain", "book", "free"):
+            raise Unread(letters[0])
+        if "devices" in VERBS[verb].takes:
+            return self.devices()
+        if not named:
+            self.refuse("gpus")
+        return ()
 
     def _day(self, letters: str) -> str:
         """Return a moment; that of a day alone is its morning."""
@@ -189,14 +207,14 @@ class Orders(Values):
             return self._booking()
         if verb not in ("retry", "edit"):
             return {}
-        self.refuse("until", *(["gpus"] if verb == "edit" else []))
+        self.refuse("until", *(["gpus", "command"] if verb == "edit" else []))
         return self._of_job() | ({"group": self.group()} if to_group else {})
 
     def _of_job(self) -> dict[str, str]:
         """Return the options of a job."""
         if not self.letters("priority"):
             self.refuse("change")
-        self.refuse("command", "workload", "array", "folder", "cpus", "host_memory",
+        self.refuse("workload", "array", "folder", "cpus", "host_memory",
                      "gpu_type", "notes")  # fmt: skip
         return self.said_of_job()
 
@@ -214,6 +232,19 @@ class Orders(Values):
             "name": name[0] if name else None,
         }  # fmt: skip
         return {option: str(value) for option, value in found.items() if value is not None}
+
+    def said_of_new_job(self) -> dict[str, str]:
+        """Return the options of a job that is not there yet. Raises Unread."""
+        found = {"group": self.group(), "host_memory": self.size_option("host_memory"),
+                 "tags": ",".join(self.letters("tag")),
+                 "gpu_type": " ".join(self.letters("gpu_type")),
+                 "preemptible": "yes" * bool(self.marked("preemptible")),
+                 "hold": "yes" * bool(self.marked("hold"))}  # fmt: skip
+        if devices := self.devices():
+            if len(devices) > 1 or self.number("count") not in (None, 1):
+                raise Unread(" ".join(self.letters("gpus")))
+            found |= {"gpus": "1", "gpu_type": f"GPU {devices[0]}"}
+        return self.said_of_job() | {option: value for option, value in found.items() if value}
 
     def _moment(self, letters: str, last: str, after: str = "") -> str:
         """Return a moment; a day alone changes the day of the last one."""

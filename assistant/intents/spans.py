@@ -46,6 +46,9 @@ _SIZE = re.compile(
 )
 _BARE = re.compile(rf"(?<![\w.:/#-])(?P<list>{_LIST})(?!\s*[^\W\d_]{{3,}}s\b)", re.IGNORECASE)
 _NAMED = re.compile(rf"{_ONE}(?:{_TO}{_ONE})?", re.IGNORECASE)
+_END = re.compile(
+    r"(?i)(?<!\w)(?:un)?(?:til|till|bis|jusqu['’]?[aà]?|hasta)(?:\s(?:the|um|zum|le|la|las))?\s*$"
+)
 _OF_NUMBERS = frozenset({"jobs", "gpus", "pid", "except", "after", "after_any", "beside"})
 _WHOLE = frozenset({"command", "notes", "words", "folder", "name", "if"})
 """Fields whose letters are left alone."""
@@ -81,12 +84,20 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
         chosen = kept if kept not in ("", "jobs", "gpus") else field
         parts = [part for part in parts if part not in over]
         parts += [_Part(chosen, first + a, first + b) for a, b in _split(request[first:last])]
+    if found.head == "order pause":
+        parts = [_until(request, part) for part in parts]
     parts += _names(request, found, parts, known)
     parts.sort(key=lambda part: part.first)
     return found._replace(
         spans=tuple((part.field, request[part.first : part.last]) for part in parts),
         places=tuple((part.first, part.last) for part in parts),
     )
+
+
+def _until(request: str, part: _Part) -> _Part:
+    """Return a later time as the end of a pause, if a word for an end stands before it."""
+    ends = part.field == "at" and _END.search(request[: part.first]) is not None
+    return part._replace(field="until") if ends else part
 
 
 def _certain(request: str, head: str) -> Iterator[tuple[_Part, bool]]:

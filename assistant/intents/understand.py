@@ -19,11 +19,20 @@ from gpudeck.assistant.intents.composed import Composed, completing, compose
 from gpudeck.assistant.intents.exact import exact_order
 from gpudeck.assistant.intents.guards import Refusal
 from gpudeck.assistant.intents.heads import head_of
-from gpudeck.assistant.intents.names import Known, is_word
-from gpudeck.assistant.intents.orders import Orders
+from gpudeck.assistant.intents.names import Known
+from gpudeck.assistant.intents.new_jobs import new_job
 from gpudeck.assistant.intents.spans import completed
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.intents.submission import read_submission
+from gpudeck.assistant.intents.thresholds import (
+    ALONE,
+    CERTAIN,
+    CLEAR,
+    DOUBTFUL,
+    HARDLY,
+    LEAST,
+    LIKELY,
+    SURE,
+)
 from gpudeck.assistant.intents.values import Unknown, Unread
 from gpudeck.assistant.query.request import Order, Query, Request
 from gpudeck.assistant.query.table import VERBS, check
@@ -34,27 +43,9 @@ from gpudeck.scheduler.protocol.errors import UserError
 
 LONGEST_REQUEST = 2000
 """Characters; a longer text is not a request."""
-SURE = 0.75
-"""From this probability on a request is answered or proposed without asking back."""
-CERTAIN = 0.85
-"""Below this probability an answer says what was understood."""
-LIKELY = 0.4
-"""From this probability on small talk is answered, and the manual asked."""
-DOUBTFUL = 0.7
-"""The same for what is none of the program's business."""
-ALONE = 0.4
-"""From this probability on a question is answered if nothing else can be meant."""
-CLEAR = 0.35
-"""From this probability of a request as a whole on it is answered without asking back."""
-_LEAST = 0.1
-"""A head below this probability is no choice."""
-_HARDLY = 0.001
-"""The same for a request that is unclear."""
 ELSEWHERE = frozenset({"serve", "unserve", "download", "export", "open", "free", "notify",
                        "message", "account", "file", "shutdown", "other"})  # fmt: skip
 """Orders that are refused with the command that does them; GPUs that are named can be freed."""
-_OPTIONS = frozenset({"count", "memory", "timeout", "retries", "priority", "name"})
-"""Fields that say something of a new job, in whatever words."""
 _JOINS = re.compile(
     r"(?i)\s*[,;]?\s+(?:and|und|et|y|then|dann|puis|luego|&|sowie|plus)\s+(?:then |dann |also "
     r"|auch |aussi )?|[?;.!,]\s+"
@@ -210,7 +201,8 @@ class _Interpreter:
         against = self._against(self.found, order) or _conditional(self.found)
         if against is not None:
             return Understood(None, self.language, refusal=against)
-        return Understood(order, self.language, plan=self._is_supposed(self.found), guessed=True)
+        supposed = guards.is_supposed(self.request, self.found)
+        return Understood(order, self.language, plan=supposed, guessed=True)
 
     def _unclear(self, found: Reading) -> Understood | None:
         """Return what an unclear request may mean, however unlikely, if it names a job."""
@@ -219,8 +211,8 @@ class _Interpreter:
         named = completed(self.request, found._replace(heads=(("order move", 1.0),)), self.known)
         if not any(field == "jobs" for field, _ in named.spans):
             return None
-        heads = (*found.heads[1:], ("ask jobs", _LEAST))
-        made, _ = self._composed(named._replace(heads=heads), _HARDLY)
+        heads = (*found.heads[1:], ("ask jobs", LEAST))
+        made, _ = self._composed(named._replace(heads=heads), HARDLY)
         offered = self._offered(found, [one.request for one in made])
         return offered if offered.choices else None
 
@@ -235,7 +227,12 @@ class _Interpreter:
         return Understood(None, self.language, refusal=Refusal(problem, words))
 
     def _offered(self, found: Reading, requests: list[Request]) -> Understood:
-        """Return what the person may choose from, without orders that a guard is against."""
+        """Return what the person may choose from, without orders that a guard is against.
+
+        What an order would do is told, and never offered to be done.
+        """
+        if requests and isinstance(requests[0], Order) and guards.is_supposed(self.request, found):
+            return Understood(requests[0], self.language, plan=True, guessed=True)
         kept: list[Request] = []
         refusal: Refusal | None = None
         for one in requests:
@@ -252,17 +249,13 @@ class _Interpreter:
             return Refusal("target")
         return guards.against(self.request, found, order, self.known, self.now)
 
-    def _is_supposed(self, found: Reading) -> bool:
-        """Return whether the person only asks what an order would do."""
-        return "what_if=yes" in found.marks or guards.is_supposed(self.request)
-
     def _decided(self, found: Reading, best: Composed) -> Understood:
         """Return a question to answer, or an order with what speaks against it."""
         if not isinstance(best.request, Order):
             left_out = () if best.head == "manual" else guards.numbers(self.request, found)
             return Understood(best.request, self.language, best.also, best.resolved,
                               guessed=found.chance < CERTAIN, unread=left_out)  # fmt: skip
-        if self._is_supposed(found):
+        if guards.is_supposed(self.request, found):
             return Understood(best.request, self.language, resolved=best.resolved, plan=True)
         against = self._against(found, best.request)
         if against is not None:
@@ -270,7 +263,7 @@ class _Interpreter:
         return Understood(best.request, self.language, resolved=best.resolved)
 
     def _composed(
-        self, found: Reading, least: float = _LEAST
+        self, found: Reading, least: float = LEAST
     ) -> tuple[list[Composed], Unread | None]:
         """Return the requests that may be meant, the likeliest first, and what the first lacks."""
         made: list[Composed] = []
@@ -332,31 +325,13 @@ class _Interpreter:
 
     def _submitted(self, found: Reading) -> Understood:
         """Return an order for a new job with its options."""
-        job = read_submission(self.request, self.known.jobs, self.now)
-        said, unread = self._said_of_job(found, job.unread)
-        order = Order("submit", command=job.command, workload=job.workload, params=dict(job.params),
-                      options=said | job.options)  # fmt: skip
-        if unread:
-            refusal = guards.negated(unread) or Refusal("command", unread)
-            return Understood(None, self.language, refusal=refusal)
+        order = new_job(self.request, found, self.known, self.state, self.now)
+        if isinstance(order, Refusal):
+            return Understood(None, self.language, refusal=order)
         against = guards.against(self.request, found, order, self.known, self.now)
         if against is not None:
             return Understood(None, self.language, refusal=against)
-        return Understood(order, self.language, plan=guards.is_supposed(self.request))
-
-    def _said_of_job(
-        self, found: Reading, unread: tuple[str, ...]
-    ) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Return the options that the encoder found, and the words that are in none of them."""
-        options = [letters for field, letters in found.spans if field in _OPTIONS]
-        left = tuple(word for word in unread if not any(is_word(word, one) for one in options))
-        if left or not unread:
-            return {}, left
-        orders = Orders(found, self.known, self.state, self.now, self.request)
-        try:
-            return orders.said_of_job(), ()
-        except (Unread, UserError, ValueError):
-            return {}, unread
+        return Understood(order, self.language, plan=guards.is_supposed(self.request, found))
 
     # ---- two requests at once
 

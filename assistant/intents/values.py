@@ -60,10 +60,18 @@ class Values:
         self.found, self.known, self.state, self.now = found, known, state, now
         self.text = text
         self.resolved: list[str] = []
+        self._asked = set[str]()
 
     def letters(self, field: str) -> list[str]:
+        self._asked.add(field)
         return [_NUMBERED.sub(r"\1", letters.strip()) for name, letters in self.found.spans
                 if name == field]  # fmt: skip
+
+    def refuse_rest(self) -> None:
+        """Raise Unread if the letters of a field were never asked for: they would be lost."""
+        for field, letters in self.found.spans:
+            if field not in self._asked:
+                raise Unread(letters)
 
     def marked(self, field: str) -> list[str]:
         start = f"{field}="

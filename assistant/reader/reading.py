@@ -25,6 +25,23 @@ _WORD = re.compile(r"[@\w](?:[\w*@%°€$]|[-.:/=,'’](?=\w))*%?|-+\w[\w=.-]*")
 """A word of a request: a name, a number with its sign, a path or a time."""
 
 
+_LETTERS = re.compile(r"[^\W_]+(?:[-'’_.][^\W_]+)*")
+_LATER = frozenset({"if", "at"})
+"""Fields of what makes an order none for now."""
+_LISTED = frozenset({"jobs", "gpus", "except", "after", "after_any", "user", "group", "tag"})
+"""Fields that may have several values, so that one that was found says nothing of another."""
+
+
+class Loose(NamedTuple):
+    """Hold a word of a request that is in no field."""
+
+    first: int
+    last: int
+    filler: float
+    """How probably it says nothing more: no piece of it has a field, or only one that was found and
+    has one value, as the article before a day may."""
+
+
 class Reading(NamedTuple):
     """Hold what a request probably means, in the words of `labels`."""
 
@@ -43,6 +60,11 @@ class Reading(NamedTuple):
     """How probably the request is in each of LANGUAGES."""
     certainty: float = 1.0
     """How probably all marks and the fields of all letters are right, if the head is."""
+    loose: tuple[Loose, ...] = ()
+    """The words that the encoder finds in no field."""
+    plain: float = 1.0
+    """How probably this is an order for now: no talk and no question, not only supposed, and
+    neither on a condition nor for a later time."""
 
     @property
     def head(self) -> str:
@@ -104,6 +126,8 @@ class Reader:
         heads, marks = self._classes.heads, self._classes.marks
         found = _whole(request, _joined(tags.tolist(), encoded.places, len(start)))
         places = tuple((first, last) for _, first, last in found)
+        by_tag = _softmax(tagging[inside])
+        pieces = [encoded.places[i] for i in inside]
         return Reading(
             tuple((heads[i], float(chances[i])) for i in best),
             heads[second] if second < len(heads) else "",
@@ -113,7 +137,17 @@ class Reader:
             self.pages(whole),
             tuple(map(float, _softmax(self._logits("language", whole)))),
             _certainty(marking, tagging[inside]),
+            tuple(_loose(request, places, pieces, _filling(by_tag, found), len(start))),
+            self._plain(chances, marking, by_tag),
         )
+
+    def _plain(self, chances: Array, marking: Array, by_tag: Array) -> float:
+        """Return `Reading.plain`: chances of heads [H] and tags [T, F], logits of marks [M]."""
+        heads, marks = self._classes.heads, self._classes.marks
+        orders = [i for i, head in enumerate(heads) if head.startswith("order")]
+        supposed = _softmax(np.array([marking[marks.index("what_if=yes")], 0.0]))[0]
+        later = by_tag[:, [i for i, tag in enumerate(TAGS) if tag[2:] in _LATER]].sum(axis=-1)
+        return float(chances[orders].sum() * (1 - supposed) * (1 - later.max(initial=0.0)))
 
     def pages(self, whole: Array) -> tuple[float, ...]:
         """Return how probably each page of the manual answers a request, from `whole_of`."""
@@ -149,9 +183,31 @@ def _certainty(marks: Array, tags: Array) -> float:
 
 
 def _softmax(logits: Array) -> Array:
-    found: Array = np.exp(logits - logits.max())
-    found /= found.sum()
+    """Return chances along the last axis."""
+    found: Array = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    found /= found.sum(axis=-1, keepdims=True)
     return found
+
+
+def _filling(by_tag: Array, found: list[tuple[str, int, int]]) -> list[float]:
+    """Return how probably each piece says nothing more than was found: [T, F] -> T numbers."""
+    single = {field for field, _, _ in found} - _LISTED
+    nothing = [i for i, tag in enumerate(TAGS) if not tag or tag[2:] in single]
+    return [float(chance) for chance in by_tag[:, nothing].sum(axis=-1)]
+
+
+def _loose(
+    request: str, fields: tuple[tuple[int, int], ...], pieces: list[tuple[int, int]],
+    filling: list[float], start: int,
+) -> Iterator[Loose]:  # fmt: skip
+    """Yield the words outside of all fields, with the least of `_filling` among their pieces."""
+    for word in _LETTERS.finditer(request):
+        first, last = word.span()
+        if any(first < end and last > begin for begin, end in fields):
+            continue
+        chances = [chance for (begin, end), chance in zip(pieces, filling, strict=True)
+                   if begin - start < last and end - start > first]  # fmt: skip
+        yield Loose(first, last, min(chances, default=0.0))
 
 
 def _whole(request: str, found: Iterator[tuple[str, int, int]]) -> list[tuple[str, int, int]]:

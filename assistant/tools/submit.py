@@ -82,12 +82,18 @@ def retry(context: ToolContext, order: Order) -> PlannedAction:
             )
         )
     options = job_options.read(context, order)
+    if order.command and (len(jobs) > 1 or jobs[0].spec.workload):
+        text = "{option} of a job cannot be changed once it is submitted"
+        raise UserError(words.text(text, option=words.text("Command")))
     specs = []
     for job in jobs:
         changes = job_options.fields(options)
         if changes.get("memory") and not (job.spec.gpus or changes.get("gpus")):
             changes["gpus"] = 1
-        again = msgspec.structs.replace(job.spec, kind="", after=(), after_any=(), hold=False)
+        argv = with_flags(job.spec.argv, order.command)
+        again = msgspec.structs.replace(
+            job.spec, argv=argv, kind="", after=(), after_any=(), hold=False
+        )
         specs.append(msgspec.structs.replace(again, **changes))
 
     def carry_out(daemon: Client, env: Environment) -> str:
@@ -115,12 +121,50 @@ def retry(context: ToolContext, order: Order) -> PlannedAction:
     return PlannedAction(
         words.text("Run {jobs} again", jobs=titles(jobs)),
         effect,
-        (numbers, tuple(sorted(options.items()))),
+        (numbers, order.command, tuple(sorted(options.items()))),
         carry_out,
         (),
-        Order("retry", jobs=numbers, options=order.options),
+        Order("retry", jobs=numbers, command=order.command, options=order.options),
         numbers,
     )
+
+
+def with_flags(argv: Sequence[str], changes: str) -> tuple[str, ...]:
+    """Return a command with other values of some flags; one that it lacks is added at its end.
+
+    Raises UserError if the changes cannot be read as words of a shell.
+    """
+    made = list(argv)
+    for flag, *values in _flags(changes):
+        name, _, value = flag.partition("=")
+        at = next((i for i, word in enumerate(made) if word.partition("=")[0] == name), len(made))
+        given = [value] if value else values
+        if at == len(made):
+            made += [flag, *values]
+        elif given and "=" in made[at]:
+            made[at] = f"{name}={' '.join(given)}"
+        elif given:
+            has_value = not all(map(_FLAG.match, made[at + 1 : at + 2]))
+            made[at + 1 : at + 1 + has_value] = given
+    return tuple(made)
+
+
+_FLAG = re.compile(r"--?[A-Za-z]")
+
+
+def _flags(changes: str) -> list[list[str]]:
+    """Return flags, each with the words behind it, such as `[["--lr", "1e-5"], ["--amp"]]`."""
+    try:
+        words = shlex.split(changes)
+    except ValueError as e:
+        raise UserError(str(e)) from e
+    found: list[list[str]] = []
+    for word in words:
+        if _FLAG.match(word):
+            found.append([word])
+        elif found:
+            found[-1].append(word)
+    return found
 
 
 def _has_artefacts(context: ToolContext, job: Job) -> bool:

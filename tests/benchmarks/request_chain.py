@@ -17,7 +17,7 @@ import json
 import statistics
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ import msgspec  # noqa: E402
 from gpudeck.assistant.intents.composed import compose  # noqa: E402
 from gpudeck.assistant.intents.heads import head_of  # noqa: E402
 from gpudeck.assistant.intents.names import Known  # noqa: E402
+from gpudeck.assistant.intents.orders import Orders  # noqa: E402
 from gpudeck.assistant.intents.state import State  # noqa: E402
 from gpudeck.assistant.intents.understand import Understood, understand  # noqa: E402
 from gpudeck.assistant.intents.values import Unread  # noqa: E402
@@ -76,6 +77,8 @@ class Case(NamedTuple):
     opens: bool = False
     forbids: bool = False
     """A condition or another time, so that the order is not to be proposed."""
+    near: bool = False
+    """No order at all, one that is only supposed, or one that is not for now."""
 
 
 def known_sets() -> Iterator[Case]:
@@ -103,10 +106,10 @@ def _told(state: State) -> State:
     return msgspec.structs.replace(state, before=said)
 
 
-def profiles() -> Iterator[Case]:
-    """Yield the requests of the profiles that were held out."""
+def profiles(chosen: Mapping[str, Collection[int]] = HELD_OUT) -> Iterator[Case]:
+    """Yield the requests of profiles, of those that were held out where no others are chosen."""
     rows = [json.loads(line) for line in gzip.decompress(PROFILES.read_bytes()).splitlines()]
-    sets = {profile: name for name, profiles in HELD_OUT.items() for profile in profiles}
+    sets = {profile: name for name, profiles in chosen.items() for profile in profiles}
     befores = [one.before for one in examples(PROFILES) if one.profile in sets]
     rows = [row for row in rows if row["profile"] in sets]
     state = State()
@@ -118,8 +121,14 @@ def profiles() -> Iterator[Case]:
         made = [one for each in row["label"] for one in _composed(each, known, state)]
         yield Case(sets[row["profile"]], row["language"], row["text"], known, state,
                    (labels.head_of(first),), (tuple(made),) if made else (),
-                   row["turn"] == 1, bool({"if", "at"} & first.keys()))  # fmt: skip
+                   row["turn"] == 1, bool({"if", "at"} & first.keys()),
+                   any(map(is_near, row["label"])))  # fmt: skip
         state = _after(made[-1], state, known) if made else state
+
+
+def is_near(meaning: Mapping[str, object]) -> bool:
+    """Return whether a meaning forbids something, or is an order that is not for now."""
+    return meaning.get("talk") == "no" or bool({"if", "at", "what_if"} & meaning.keys())
 
 
 def _named(rows: list[dict[str, Any]]) -> Known:
@@ -136,15 +145,24 @@ def _named(rows: list[dict[str, Any]]) -> Known:
 def _composed(label: dict[str, Any], known: Known, state: State) -> list[Request]:
     head = labels.head_of(label)
     found = tuple(labels.spans_of(label))
-    if head == "order submit" or label.get("what_if"):
+    if label.get("what_if"):
         return []
     reading = Reading(((head, 1.0),), "", frozenset(labels.marks_of(label)), found,
                       tuple((0, 0) for _ in found), ())  # fmt: skip
     try:
+        if head == "order submit":
+            return [_submitted(reading, known, state)]
         made = compose(reading, head, known, state, NOW)
     except (Unread, ValueError, KeyError):
         return []
     return [made.request, *made.also]
+
+
+def _submitted(found: Reading, known: Known, state: State) -> Order:
+    """Return the order for a new job. Raises Unread."""
+    command = " ".join(letters for field, letters in found.spans if field == "command")
+    options = Orders(found, known, state, NOW, "").said_of_new_job()
+    return Order("submit", command=command, options=options)
 
 
 def _after(made: Request, state: State, known: Known) -> State:

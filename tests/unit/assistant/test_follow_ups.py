@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import cast
 
@@ -11,6 +12,7 @@ from gpudeck.assistant.intents.composed import completing, compose
 from gpudeck.assistant.intents.guards import against, points
 from gpudeck.assistant.intents.moments import moment_of
 from gpudeck.assistant.intents.names import Known
+from gpudeck.assistant.intents.spans import completed
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.submission import read_submission
 from gpudeck.assistant.intents.times import read_time
@@ -18,7 +20,7 @@ from gpudeck.assistant.intents.tokens import tokens
 from gpudeck.assistant.intents.understand import understand
 from gpudeck.assistant.intents.values import Unread
 from gpudeck.assistant.query.request import COST, Order, Query, Request, Span
-from gpudeck.assistant.reader.reading import Reader, Reading, shipped_reader
+from gpudeck.assistant.reader.reading import Loose, Reader, Reading, shipped_reader
 from tests.unit.assistant.test_request_reader import reading
 
 NOW = datetime(2026, 11, 25, 9, 30).timestamp()
@@ -54,6 +56,21 @@ def test_options_that_are_said_later_change_the_job_that_is_proposed(
 def test_another_job_is_changed_as_ever_behind_a_submission() -> None:
     made = said("order edit", state=State(order=SUBMITTED), jobs="7", timeout="6h")
     assert made == Order("edit", jobs=(7,), options={"timeout": "6h"})
+
+
+def test_a_retry_may_have_other_flags_in_its_command() -> None:
+    made = said("order retry", state=State(), jobs="7", command="--lr 1e-5")
+    assert made == Order("retry", jobs=(7,), command="--lr 1e-5")
+    for head, command in (("order retry", "python x.py"), ("order edit", "--lr 1e-5")):
+        with pytest.raises(Unread):
+            said(head, state=State(), jobs="7", command=command)
+
+
+def test_a_pause_may_end_at_a_time_that_was_read_as_a_later_one() -> None:
+    for text, field in (("hold job 7 until 23:00 then", "until"), ("hold job 7 at 23:00", "at")):
+        found = reading("order pause", spans=(("jobs", "7"), ("at", "23:00")))
+        found = found._replace(places=((9, 10), (text.index("23"), text.index("23") + 5)))
+        assert [name for name, _ in completed(text, found, KNOWN).spans] == ["jobs", field]
 
 
 def test_a_retry_gets_what_is_said_behind_it() -> None:
@@ -219,7 +236,7 @@ def test_it_may_be_the_only_job_where_none_was_spoken_of() -> None:
     assert said("order cancel", "jobs=@it", state=State()) == Order("cancel")
     found = reading("order cancel", "jobs=@it")
     assert points(found) and against("kill it now", found, Order("cancel"), KNOWN, NOW) is None
-    other = reading("order cancel", "jobs=@all")
+    other = found._replace(loose=(Loose(9, 16, 0.2),))
     assert against("kill the flurbel", other, Order("cancel"), KNOWN, NOW) is not None
 
 
@@ -274,16 +291,21 @@ class _Labelled:
     """Read a request as its label says."""
 
     def __init__(
-        self, head: str, *marks: str, spans: dict[str, str], certainty: float = 1.0
-    ) -> None:
-        self.head, self.marks, self.spans, self.certainty = head, marks, spans, certainty
+        self, head: str, *marks: str, spans: dict[str, str], certainty: float = 1.0,
+        plain: float = 1.0,
+    ) -> None:  # fmt: skip
+        self.head, self.marks, self.spans = head, marks, spans
+        self.certainty, self.plain = certainty, plain
 
     def read(self, request: str, before: str = "") -> Reading:
         places = tuple((request.index(text), request.index(text) + len(text))
                        for text in self.spans.values())  # fmt: skip
         return reading(self.head, *self.marks, spans=tuple(self.spans.items()))._replace(
-            places=places, languages=(1.0, 0.0, 0.0, 0.0), certainty=self.certainty
-        )
+            places=places, languages=(1.0, 0.0, 0.0, 0.0), certainty=self.certainty,
+            plain=self.plain,
+            loose=tuple(Loose(*word.span(), 1.0) for word in re.finditer(r"[^\W\d_]+", request)
+                        if not any(a <= word.start() < b for a, b in places)),
+        )  # fmt: skip
 
 
 NIGHTLY = Order("cancel", states=("queued",), group="nightly")
@@ -313,6 +335,9 @@ NIGHTLY = Order("cancel", states=("queued",), group="nightly")
          Order("edit", jobs=(14,), options={"timeout": "5h"})),
         ("don't start 14 before eval has ended", "order edit", (), {"jobs": "14", "after": "eval"},
          Order("edit", jobs=(14,), options={"after": "eval"})),
+        ("manda python prep.py en la gpu 2", "order submit", (),
+         {"command": "python prep.py", "gpus": "2"},
+         Order("submit", command="python prep.py", options={"gpus": "1", "gpu_type": "GPU 2"})),
         ("manda python prep.py, 1 gpu, 3 horas", "order submit", (),
          {"command": "python prep.py", "count": "1", "timeout": "3 horas"},
          Order("submit", command="python prep.py", options={"gpus": "1", "timeout": "3h"})),
@@ -335,15 +360,15 @@ def test_negations_and_limits_that_have_a_value_are_no_prohibitions(
         ("brich die noch nicht ab", "order cancel", ("states=queued",), {}),
         ("don't give 14 5 hours", "order edit", (), {"jobs": "14", "timeout": "5 hours"}),
         ("don't let 14 wait for eval", "order edit", (), {"jobs": "14", "after": "eval"}),
-        ("manda python prep.py en la gpu 2", "order submit", (),
-         {"command": "python prep.py", "gpus": "2"}),
+        ("manda python prep.py en las gpus 2, 3", "order submit", (),
+         {"command": "python prep.py", "gpus": "2, 3"}),
         ("et après tu relâches 14", "order resume", (), {"jobs": "14"}),
     ],
 )  # fmt: skip
 def test_prohibitions_and_words_without_a_value_still_refuse(
     text: str, head: str, marks: tuple[str, ...], spans: dict[str, str]
 ) -> None:
-    reader = cast(Reader, _Labelled(head, *marks, spans=spans))
+    reader = cast(Reader, _Labelled(head, *marks, spans=spans, plain=0.5))
     found = understand(text, KNOWN, State((7,), about="job"), NOW, reader)
     assert found.request is None and found.refusal is not None
 

@@ -11,6 +11,7 @@ from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.understand import Understood, understand
 from gpudeck.assistant.query.request import Order, Query
 from gpudeck.assistant.reader.reading import shipped_reader
+from gpudeck.assistant.tools.submit import with_flags
 
 NOW = datetime(2026, 11, 25, 9, 30).timestamp()
 KNOWN = Known(("train", "eval", "finetune"), ("nightly",))
@@ -48,6 +49,7 @@ SUBMITTED = {
         "python eval.py", {"begin": "+2h", "name": "quick-eval"}),
     "kick off ./run.sh -n 4 with 2 gpus and 24gb each": (
         "./run.sh -n 4", {"gpus": "2", "memory": "24gb"}),
+    "run python a.py on gpu 3": ("python a.py", {"gpus": "1", "gpu_type": "GPU 3"}),
     'can you start python train.py --name "my run" at 8pm?': (
         'python train.py --name "my run"', {"begin": "2026-11-25 20:00"}),
 }  # fmt: skip
@@ -66,7 +68,7 @@ def test_what_is_said_about_a_new_job_is_an_option(
     [
         "queue up sh run.sh once job 3 fails",
         "run python eval.py tonight",
-        "run python a.py on gpu 3",
+        "run python a.py on gpus 3 and 4",
         "run python train.py and then python eval.py",
         "run python train.py && python eval.py",
         "run python eval.py by 18:00",
@@ -85,6 +87,18 @@ def test_a_new_job_with_a_word_that_has_no_place_is_not_proposed(request_text: s
 def test_the_time_of_a_command_is_its_own() -> None:
     found = read("run python x.py --time 4h --after 3").request
     assert found == Order("submit", command="python x.py --time 4h --after 3")
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [("--lr 1e-5", "python x.py --lr 1e-5 --amp -b 4"), ("--amp", "python x.py --lr 3 --amp -b 4"),
+     ("--lr=1e-5", "python x.py --lr 1e-5 --amp -b 4"), ("-b 8", "python x.py --lr 3 --amp -b 8"),
+     ("--seed 3 --fp8", "python x.py --lr 3 --amp -b 4 --seed 3 --fp8")],
+)  # fmt: skip
+def test_a_flag_of_a_command_gets_another_value(changes: str, wanted: str) -> None:
+    command = ["python", "x.py", "--lr", "3", "--amp", "-b", "4"]
+    assert with_flags(command, changes) == tuple(wanted.split())
+    assert with_flags(["a", "--lr=3"], "--lr 5") == ("a", "--lr=5")
 
 
 def test_a_job_is_run_again_with_changes() -> None:
