@@ -106,9 +106,14 @@ def own_zoo(direction: str) -> list[float]:
     return over_best(times("us", ("name",), found), OURS, _ZOO_PEERS)
 
 
-def flex(direction: str, peer: str) -> list[float]:
-    """Compare on FlexAttention's benchmark matrix."""
-    found = (row for row in rows("attention_flex") if row["direction"] == direction)
+def flex(direction: str, peer: str, *, own: bool = False) -> list[float]:
+    """Compare on FlexAttention's benchmark matrix, or only where a kernel of our own ran."""
+    found = (
+        row
+        for row in rows("attention_flex")
+        if row["direction"] == direction
+        and not (own and row["contender"] == "ours" and row["ran"] not in OURS)
+    )
     shape = ("kind", "head_dim", "length", "kv_heads")
     return over_best(times("us", shape, found), ("ours",), (peer,))
 

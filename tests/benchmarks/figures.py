@@ -123,10 +123,13 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
               "attention_zoo", by.zoo, "auto"),
         _ways("attention, shapes that `auto` was tuned for, our own kernels",
               f"{_PEERS}, FA4", "attention_grid_peers", by.grid, OURS),
-        _ways("`accel.flex_attention`", "FlexAttention, compiled",
-              "attention_flex", by.flex, "flex"),
-        _ways("`accel.flex_attention`", "FlexAttention's backend FLASH",
-              "attention_flex", by.flex, "flex FLASH"),
+        *(
+            _ways(what, peers, "attention_flex", partial(by.flex, own=own), name)
+            for name, peers in (("flex", "FlexAttention, compiled"),
+                                ("flex FLASH", "FlexAttention's backend FLASH"))
+            for own, what in ((False, "`accel.flex_attention` (may run a peer)"),
+                              (True, "… the cells in which it ran our own kernel"))
+        ),
         *(
             Figure(f"attention in FP8, head size {size}, {words}", _FP8_PEERS, "attention_fp8",
                    partial(by.fp8_attention, size, ours), short=(size, ours) == _README_FP8)

@@ -39,6 +39,14 @@ def test_the_manual_counts_as_the_rows_do():
     )
     counted = f"{foreign[0]} of {all_[0]} passes forward and in {foreign[1]} of {all_[1]} backward"
     assert f"ran a peer's kernel in {counted}" in text
+    flex = [
+        (row["direction"], row["ran"])
+        for row in rows("attention_flex")
+        if row["contender"] == "ours" and row["us"]
+    ]
+    foreign = [sum(flex.count((way, peer)) for peer in ("fa3", "fa4", "cudnn")) for way in WAYS]
+    assert f"in {foreign[0]} of 100 cells forward and in {foreign[1]} of 100 backward" in text
+    assert f"In {flex.count(('backward', ''))} cells of documents" in text
     slowest = min(
         (float(row["speed_beside_best_peer"]), row["model"])
         for row in rows("attention_decoding")
