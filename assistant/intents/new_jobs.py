@@ -19,7 +19,8 @@ from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.reader.reading import Reading
 from gpudeck.scheduler.protocol.errors import UserError
 
-_WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*['’]?")
+_WORD = re.compile(r"[^\s,;.!?:()¡¿]+")
+_PLAIN = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*['’]?")
 
 
 def new_job(
@@ -27,25 +28,38 @@ def new_job(
 ) -> Order | Refusal:
     """Return the order for a new job, or why it is not proposed. The arguments are `compose`'s."""
     job = read_submission(request, known.jobs, now)
-    if not job.unread:
-        return _order(job)
     commands = [letters for field, letters in found.spans if field == "command"]
-    if commands and not (job.command or job.workload):
+    if _ends_sooner(job.command, request, found):
+        job = job._replace(command=_bare(commands[0]))
+    elif not job.unread:
+        return _order(job)
+    elif commands and not (job.command or job.workload):
         job = read_submission(request, known.jobs, now, commands[0].split()[0])
     try:
         said = Orders(found, known, state, now, request).said_of_new_job()
-    except (Unread, UserError, ValueError):
-        return Refusal("command", job.unread)
+    except (Unread, UserError, ValueError) as unread:
+        said_so = isinstance(unread, Unread) and str(unread)
+        return Refusal("command", (said_so,) if said_so else job.unread)
     order = _order(job._replace(options=said))
     rest = guards.outside(request, found, OF_NEW_JOBS)
     if doubt := guards.doubted(rest, found._replace(spans=(), places=()), order, now):
         return doubt
-    words = re.findall(r"[^\s,;.!?:()¡¿]+", rest)
-    left = tuple(word for word in words if not _is_filler(word, request, found, known))
+    left = tuple(word[0] for word in _WORD.finditer(request)
+                 if not _has_place(word, found, known))  # fmt: skip
     sure = found.chance >= thresholds.SURE and found.chance * found.certainty >= thresholds.CLEAR
     if left or not sure or [_bare(job.command)] != [*map(_bare, commands)]:
         return Refusal("command", left or job.unread)
     return order
+
+
+def _ends_sooner(command: str, request: str, found: Reading) -> bool:
+    """Return whether the encoder ends a command before options that look like its arguments."""
+    commands = [letters for field, letters in found.spans if field == "command"]
+    if len(commands) != 1 or not command.startswith(f"{_bare(commands[0])} "):
+        return False
+    first = request.find(command)
+    behind = _WORD.finditer(request, first + len(_bare(commands[0])), first + len(command))
+    return all(_is_option(word, found) for word in behind)
 
 
 def _order(job: Submission) -> Order:
@@ -58,9 +72,19 @@ def _bare(command: str) -> str:
     return command.strip(" \"'`“”„«».,;!?")
 
 
-def _is_filler(word: str, request: str, found: Reading, known: Known) -> bool:
-    """Return whether a word is surely nothing that a new job needs."""
-    chances = [one.filler for one in found.loose if word in request[one.first : one.last]]
-    is_name = word in (*known.jobs, *known.groups, *known.users)
-    return (_WORD.fullmatch(word) is not None and not is_name
-            and min(chances, default=0.0) >= thresholds.FILLER)  # fmt: skip
+def _is_option(word: re.Match[str], found: Reading) -> bool:
+    """Return whether a word is, in part at least, in a field that a new job may have."""
+    return any(
+        field in OF_NEW_JOBS and word.start() < last and word.end() > first
+        for (field, _), (first, last) in zip(found.spans, found.places, strict=True)
+    )
+
+
+def _has_place(word: re.Match[str], found: Reading, known: Known) -> bool:
+    """Return whether a word is in a field of the new job, or surely nothing that it needs."""
+    chances = [one.filler for one in found.loose
+               if one.first < word.end() and one.last > word.start()]  # fmt: skip
+    is_name = word[0] in (*known.jobs, *known.groups, *known.users)
+    is_filler = min(chances, default=0.0) >= thresholds.FILLER
+    is_plain = _PLAIN.fullmatch(word[0]) is not None
+    return _is_option(word, found) or (is_plain and is_filler and not is_name)

@@ -18,6 +18,10 @@ _VERBS = {"cancel": "cancel", "retry": "retry", "kill": "kill", "drain": "drain"
           "edit": "edit", "move": "move", "acknowledge": "acknowledge", "set": "set",
           "free": "free", "unbook": "unbook"}  # fmt: skip
 _SOON = re.compile(rf"(?:in|dans|en|dentro de) {LENGTH}", re.IGNORECASE)
+_FROM_TO = re.compile(
+    r"(?P<from>(?!.*\d{4}-\d\d).*?\d(?:[:h]\d\d)?) ?[-–] ?(?P<to>\d{1,2}(?:[:h]\d\d)?.*)"
+)
+"""A time and its end in one, such as `tomorrow 9-13`."""
 _NUMBERS = {"limit": "number", "acknowledge": "alert", "kill": "pid", "book": "count"}
 """The field that is the number of an order."""
 OF_NEW_JOBS = frozenset({"command", "count", "gpus", "gpu_type", "memory", "host_memory", "timeout",
@@ -258,14 +262,18 @@ class Orders(Values):
     def _booking(self) -> dict[str, str]:
         found: dict[str, str] = {}
         last = self.state.order.options if self.state.order is not None else {}
-        if begin := self.letters("from"):
+        begin, until = self.letters("from"), self.letters("until")
+        if begin and not until and (both := _FROM_TO.fullmatch(begin[0])) is not None:
+            begin, until = [both["from"]], [both["to"]]
+        if begin:
             found["begin"] = self._moment(begin[0], last.get("begin", ""))
-        if until := self.letters("until"):
+        length = self.letters("duration")  # "an hour longer, until 14:00"
+        if until:
             behind = found.get("begin", last.get("begin", ""))
             found["until"] = self._moment(until[0], last.get("until", ""), behind)
         elif begin and " " in last.get("until", ""):  # the same time of the other day
             found["until"] = f"{found['begin'][:10]} {last['until'][11:]}"
-        elif length := self.letters("duration"):
+        elif length:
             found["until"] = f"+{self.length(length[0])}"
         if group := self.group():
             found["group"] = group

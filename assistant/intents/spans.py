@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpudeck.assistant.intents.names import Known, is_word
+from gpudeck.assistant.intents.thresholds import FILLER
 from gpudeck.assistant.intents.tokens import JOIN
 from gpudeck.assistant.reader.reading import Reading
 
@@ -75,6 +76,8 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
     ]
     for (field, first, last), has_noun in _certain(request, found.head):
         over = [part for part in parts if part.first < last and part.last > first]
+        if not (has_noun or over) and _is_filler(found, first, last):
+            continue  # "again, but with seed 42"
         if any(part.field in _WHOLE or (not has_noun and part.field != field) for part in over):
             continue
         wider = [part for part in over if part.first < first or part.last > last]
@@ -92,6 +95,12 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
         spans=tuple((part.field, request[part.first : part.last]) for part in parts),
         places=tuple((part.first, part.last) for part in parts),
     )
+
+
+def _is_filler(found: Reading, first: int, last: int) -> bool:
+    """Return whether the encoder is sure that letters, which have no field, need none."""
+    within = [one.filler for one in found.loose if one.first < last and one.last > first]
+    return min(within, default=0.0) >= FILLER
 
 
 def _until(request: str, part: _Part) -> _Part:

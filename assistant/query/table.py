@@ -111,7 +111,9 @@ VERBS = {
     "resume": Verb("let the queue or a group start jobs again", ("group",)),
     "retry": Verb("run jobs that ended again as new jobs", (*_JOBS, "options"), ENDED),
     "edit": Verb("change the options of jobs that wait", (*_JOBS, "options"), ("queued",)),
-    "move": Verb("give a job that waits another place", ("jobs", "place", "beside"), ("queued",)),
+    "move": Verb(
+        "give a job that waits another place", ("jobs", "user", "place", "beside"), ("queued",)
+    ),
     "priority": Verb("change the priority of jobs that wait", (*_JOBS, "number"), ("queued",)),
     "submit": Verb("queue a new job", ("command", "workload", "params", "options", "text")),
     "kill": Verb("end a process that uses a GPU", ("number",)),

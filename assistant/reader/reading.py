@@ -63,8 +63,8 @@ class Reading(NamedTuple):
     loose: tuple[Loose, ...] = ()
     """The words that the encoder finds in no field."""
     plain: float = 1.0
-    """How probably this is an order for now: no talk and no question, not only supposed, and
-    neither on a condition nor for a later time."""
+    """How probably this is an order for now: no talk and no question, not only supposed, and with
+    no condition and no later time but those that are found."""
 
     @property
     def head(self) -> str:
@@ -146,7 +146,8 @@ class Reader:
         heads, marks = self._classes.heads, self._classes.marks
         orders = [i for i, head in enumerate(heads) if head.startswith("order")]
         supposed = _softmax(np.array([marking[marks.index("what_if=yes")], 0.0]))[0]
-        later = by_tag[:, [i for i, tag in enumerate(TAGS) if tag[2:] in _LATER]].sum(axis=-1)
+        of_later = [i for i, tag in enumerate(TAGS) if tag[2:] in _LATER]
+        later = by_tag[~np.isin(by_tag.argmax(axis=-1), of_later)][:, of_later].sum(axis=-1)
         return float(chances[orders].sum() * (1 - supposed) * (1 - later.max(initial=0.0)))
 
     def pages(self, whole: Array) -> tuple[float, ...]:

@@ -58,6 +58,28 @@ def test_another_job_is_changed_as_ever_behind_a_submission() -> None:
     assert made == Order("edit", jobs=(7,), options={"timeout": "6h"})
 
 
+def test_letters_without_a_field_in_the_order_refuse_it() -> None:
+    for head, field in (("order cancel", "memory"), ("order retry", "until")):
+        with pytest.raises(Unread):
+            said(head, state=State(), jobs="7", **{field: "20 GB"})
+
+
+def test_a_time_and_its_end_may_be_said_as_one() -> None:
+    for letters in ("tomorrow 9-13", "tomorrow 9 - 13:00"):
+        made = said("order book", state=State(), gpus="2", **{"from": letters})
+        until = {"begin": "2026-11-26 09:00", "until": "2026-11-26 13:00"}
+        assert made == Order("book", devices=(2,), options=until)
+    made = said("order book", state=State(), gpus="2", **{"from": "2026-11-28 10:00"})
+    assert made == Order("book", devices=(2,), options={"begin": "2026-11-28 10:00"})
+
+
+def test_a_number_that_is_surely_filler_is_no_job() -> None:
+    text, found = "again, but with seed 42", reading("order retry", "jobs=@it")
+    assert [name for name, _ in completed(text, found, KNOWN).spans] == ["jobs"]
+    sure = found._replace(loose=(Loose(21, 23, 0.99),))
+    assert completed(text, sure, KNOWN).spans == ()
+
+
 def test_a_retry_may_have_other_flags_in_its_command() -> None:
     made = said("order retry", state=State(), jobs="7", command="--lr 1e-5")
     assert made == Order("retry", jobs=(7,), command="--lr 1e-5")

@@ -49,6 +49,15 @@ SUBMITTED = {
         "python eval.py", {"begin": "+2h", "name": "quick-eval"}),
     "kick off ./run.sh -n 4 with 2 gpus and 24gb each": (
         "./run.sh -n 4", {"gpus": "2", "memory": "24gb"}),
+    "run tokenize_events.py gpu1": (
+        "tokenize_events.py", {"gpus": "1", "gpu_type": "GPU 1"}),
+    "vazy lance python test_vit.py": ("python test_vit.py", {}),
+    "El comando es bash run_bench.sh, una GPU, por favor no mas que 2 horas": (
+        "bash run_bench.sh", {"gpus": "1", "timeout": "2h"}),
+    "Submitte bitte: torchrun train.py --config moe.yaml, 2 GPUs, Timelimit 6h, Name moe-smoke, "
+    "soll erst nach Job 10 loslaufen": (
+        "torchrun train.py --config moe.yaml",
+        {"gpus": "2", "timeout": "6h", "name": "moe-smoke", "after": "10"}),
     "run python a.py on gpu 3": ("python a.py", {"gpus": "1", "gpu_type": "GPU 3"}),
     'can you start python train.py --name "my run" at 8pm?': (
         'python train.py --name "my run"', {"begin": "2026-11-25 20:00"}),
