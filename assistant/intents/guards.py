@@ -123,8 +123,9 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
         return None  # `read_submission` has read every word
     if refused := doubted(request, found, order, now):
         return refused
-    words = (*_split_list(request, found), *_lost(request, found, known, order),
-             *unplaced(request, found))  # fmt: skip
+    words = (*_split_list(request, found), *_lost(request, found, known, order))
+    if order.verb != "set":  # the value of a setting may be any word
+        words += unplaced(request, found)
     if words:
         return Refusal("unread", tuple(dict.fromkeys(words)))
     named = order.jobs or order.devices or points(found)
