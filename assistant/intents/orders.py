@@ -24,9 +24,9 @@ _FROM_TO = re.compile(
 """A time and its end in one, such as `tomorrow 9-13`."""
 _NUMBERS = {"limit": "number", "acknowledge": "alert", "kill": "pid", "book": "count"}
 """The field that is the number of an order."""
-OF_NEW_JOBS = frozenset({"command", "count", "gpus", "gpu_type", "memory", "host_memory", "timeout",
-                         "retries", "priority", "name", "group", "tag", "after", "after_any",
-                         "begin"})  # fmt: skip
+OF_NEW_JOBS = frozenset({"command", "count", "gpus", "gpu_type", "memory", "host_memory", "cpus",
+                         "timeout", "retries", "priority", "name", "group", "tag", "after",
+                         "after_any", "begin"})  # fmt: skip
 """The fields that a new job may have."""
 
 
@@ -240,6 +240,7 @@ class Orders(Values):
     def said_of_new_job(self) -> dict[str, str]:
         """Return the options of a job that is not there yet. Raises Unread."""
         found = {"group": self.group(), "host_memory": self.size_option("host_memory"),
+                 "cpus": str(self.number("cpus") or ""),
                  "tags": ",".join(self.letters("tag")),
                  "gpu_type": " ".join(self.letters("gpu_type")),
                  "preemptible": "yes" * bool(self.marked("preemptible")),

@@ -21,7 +21,7 @@ CLASSES = "classes.json"
 _MOST = 3
 _FAR = 1000.0
 """A request is in another language than the usual one if that is so many times as probable."""
-_WORD = re.compile(r"[@\w](?:[\w*@%°€$]|[-.:/=,'’](?=\w))*%?|-+\w[\w=.-]*")
+_WORD = re.compile(r"(?:(?:~|\.{1,2})?/)?[@\w](?:[\w*@%°€$]|[-.:/=,'’](?=\w))*%?|-+\w[\w=.-]*")
 """A word of a request: a name, a number with its sign, a path or a time."""
 
 

@@ -5,9 +5,10 @@
 Asked are the orders of the held-out profiles and of the newest ones, and all requests of these that
 are no order or none for now. `labelled` are proposed as their label says, `otherwise` with another
 target or other options, `asked` with a choice, `refused` with a reason; `near` are requests of the
-second kind that are proposed as if they were orders, which none may be. With `--choose` the
-thresholds FILLER and PLAIN (`gpudeck.assistant.intents.thresholds`) are tried one after the other.
-The rows go to results/order_thresholds.csv.
+second kind that are proposed as if they were orders, which none may be. With `--choose` other
+values of the thresholds (`gpudeck.assistant.intents.thresholds`) are tried one after the other: the
+lowest FILLER, PLAIN and UNCONDITIONAL are sound by which no request is `near` that is not by the
+highest, with a margin. The rows go to results/order_thresholds.csv.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ SETS = {
 }
 TRIED = {
     "FILLER": (0.0, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99),
-    "PLAIN": (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.1),
+    "PLAIN": (0.8, 0.85, 0.9, 0.92, 0.93, 0.94, 0.95, 0.97, 0.98, 1.01),
+    "UNCONDITIONAL": (0.9, 0.93, 0.95, 0.97, 0.98, 0.985, 1.01),
 }
 
 
