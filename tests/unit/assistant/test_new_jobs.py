@@ -49,8 +49,6 @@ SUBMITTED = {
         "python eval.py", {"begin": "+2h", "name": "quick-eval"}),
     "kick off ./run.sh -n 4 with 2 gpus and 24gb each": (
         "./run.sh -n 4", {"gpus": "2", "memory": "24gb"}),
-    "submit ./backtest --from 2019 --gpu with 16 cpus and 64 GB of ram, timeout 90 min": (
-        "./backtest --from 2019 --gpu", {"cpus": "16", "host_memory": "64gb", "timeout": "90min"}),
     "run tokenize_events.py gpu1": (
         "tokenize_events.py", {"gpus": "1", "gpu_type": "GPU 1"}),
     "vazy lance python test_vit.py": ("python test_vit.py", {}),
