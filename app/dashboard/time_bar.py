@@ -113,7 +113,8 @@ class TimeBar(QWidget):
     def _width_of(self, *spans: QWidget) -> int:
         """Return the pixels that these editors of the span need, with all other buttons."""
         parts = (*self._others, *spans)
-        return sum(max(p.sizeHint().width(), p.minimumWidth()) + theme.S for p in parts)
+        hints = (p.sizeHint().expandedTo(p.minimumSize()).boundedTo(p.maximumSize()) for p in parts)
+        return sum(hint.width() + theme.S for hint in hints)
 
     def show_axis(self, axis: TimeAxis, position: str, key: str) -> None:
         """Check the buttons of what is shown; `position` describes it further.

@@ -35,6 +35,7 @@ from gpudeck.app.widgets.controls import (
     row,
     set_text,
 )
+from gpudeck.app.widgets.fold_row import FoldRow
 from gpudeck.scheduler.protocol.calibration_job import calibration_spec, has_counters
 from gpudeck.scheduler.protocol.devices import Detail
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -125,10 +126,11 @@ class DevicePage(QWidget):
             "device.free": self.free.click,
         }
         bind_actions(self, slots)
-        bar = row(self.back, Stretch(self.name), self.read, self.free, self.calibrate)
-        for step in (self.before, self.after):
-            bar.addWidget(step)
-        bar.setSpacing(theme.M)
+        about, actions = QWidget(), QWidget()
+        about.setLayout(row(self.back, Stretch(self.name), self.read, spacing=theme.M))
+        buttons = (self.free, self.calibrate, self.before, self.after)
+        actions.setLayout(row(Stretch(), *buttons, spacing=theme.M))
+        bar = row(FoldRow(about, actions, (1, 0)))
         self.sparks = SparkRow(_HIGHEST)
         self._facts = row(spacing=theme.S)
         self._body = QBoxLayout(QBoxLayout.Direction.LeftToRight)

@@ -51,6 +51,8 @@ from gpudeck.app.widgets.controls import (
     row,
     set_text,
 )
+from gpudeck.app.widgets.fitting_row import FittingRow
+from gpudeck.app.widgets.fold_row import FoldRow
 from gpudeck.assistant.host_protocol import ModelSpeed
 from gpudeck.assistant.library.describe import Model
 from gpudeck.scheduler.protocol.settings import TEMPLATE
@@ -401,8 +403,8 @@ class ModelsPage(QWidget):
         self.serving.enlarge(wanted=wide)
 
     def _lay_out(self) -> None:
-        examples = row(label(tr("Such as:"), size="small", meaning="muted"), *self.examples)
-        examples.addStretch()
+        such_as = label(tr("Such as:"), size="small", meaning="muted")
+        examples = row(such_as, Stretch(FittingRow(*self.examples)))
         title = label(tr("Find a model"), strong=True)
         line = row(title, Stretch(self.name), self.download, spacing=theme.M)
         self.sources = card(column(line, examples, self.offers))
@@ -416,11 +418,14 @@ class ModelsPage(QWidget):
         self._body.addWidget(stored, 1)
         scroll = EdgeScrollArea(inner, tr("Models"))
         self.setProperty(REACHES_EDGE, True)
-        line = row(self.filter, self.order, Stretch(), self.add_folder, self.add_file)
+        finding, adding = QWidget(), QWidget()
+        finding.setLayout(row(self.filter, self.order, Stretch()))
+        adding.setLayout(row(Stretch(), self.add_folder, self.add_file))
         running = row(Stretch(self.progress), self.stop)
         above = column(
-            self.sources, line, self.unfinished, self.bar, running, self.said, self.none, self.empty
-        )
+            self.sources, FoldRow(finding, adding, (1, 0)), self.unfinished, self.bar, running,
+            self.said, self.none, self.empty,
+        )  # fmt: skip
         above.setContentsMargins(0, 0, theme.M, 0)
         self.setLayout(column(above, Stretch(scroll)))
 

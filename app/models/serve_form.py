@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import cast
 
 from PySide6.QtCore import Signal
+from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QGridLayout, QWidget
 
 from gpudeck.accel.serving.memory import CacheFormat, Footprint, Weights
@@ -12,7 +14,8 @@ from gpudeck.app.language.texts import tr, tr_whole
 from gpudeck.app.models.fit import CACHE, CPU, JOB, PLACES, TOKENS, WEIGHTS, fit
 from gpudeck.app.models.fit_bar import FitBar
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import button, choice_box, column, label
+from gpudeck.app.widgets.controls import Stretch, button, choice_box, column, label, row
+from gpudeck.app.widgets.fold_row import FoldRow
 from gpudeck.assistant.inference.engine_protocol import Options
 from gpudeck.assistant.serve.control_messages import Held
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -55,10 +58,10 @@ class ServeForm(QWidget):
         )
         self.more.setAccessibleName(tr("Options of serving {name}", name=name))
         self.bar = FitBar()
-        self.choices = QWidget()
+        self.choices = self._choices(beside)
         self.more.toggled.connect(self.choices.setVisible)
-        self._lay_out(beside)
         self.choices.hide()
+        self.setLayout(column(self.bar, self.choices))
         self._show_fit()
 
     @property
@@ -91,18 +94,27 @@ class ServeForm(QWidget):
         held: Held = "job" if self.place.currentData() == JOB else "lease"
         self.started.emit(self.options, held)
 
-    def _lay_out(self, beside: QWidget) -> None:
-        grid = QGridLayout(self.choices)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setHorizontalSpacing(theme.S)
-        named = (
-            (tr("Weights"), self.weights), (tr("Cache"), self.cache), (tr("Tokens"), self.tokens),
-            (tr("On"), self.place),
-        )  # fmt: skip
-        for at, (title, box) in enumerate(named):
-            line, place = divmod(at, 2)
-            grid.addWidget(label(title, size="small", meaning="muted"), line, 2 * place)
-            grid.addWidget(box, line, 2 * place + 1)
-        grid.addWidget(beside, 0, 4, 2, 1)
-        grid.setColumnStretch(5, 1)
-        self.setLayout(column(self.bar, self.choices))
+    def _choices(self, beside: QWidget) -> QWidget:
+        """Place the choices in two columns, or below each other where they lack room."""
+        left = ((tr("Weights"), self.weights), (tr("Tokens"), self.tokens))
+        right = ((tr("Cache"), self.cache), (tr("On"), self.place))
+        metrics = QFontMetrics(theme.font(theme.SMALL))
+        least = max(metrics.horizontalAdvance(title) for title, _ in (*left, *right))
+        last = QWidget()
+        last.setLayout(row(beside, Stretch()))
+        both = FoldRow(_titled(left, least), _titled(right, least), (0, 1))
+        return FoldRow(both, last, (1, 0))
+
+
+def _titled(named: Iterable[tuple[str, QWidget]], least: int) -> QWidget:
+    """Return widgets below each other, each beside its title, which has `least` pixels."""
+    made = QWidget()
+    grid = QGridLayout(made)
+    grid.setContentsMargins(0, 0, 0, 0)
+    grid.setHorizontalSpacing(theme.S)
+    grid.setColumnMinimumWidth(0, least)
+    grid.setColumnStretch(2, 1)
+    for line, (title, widget) in enumerate(named):
+        grid.addWidget(label(title, size="small", meaning="muted"), line, 0)
+        grid.addWidget(widget, line, 1)
+    return made

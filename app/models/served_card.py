@@ -7,7 +7,7 @@ from collections import deque
 import numpy as np
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFrame, QVBoxLayout
+from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from gpudeck.app.charts.spark_card import HEIGHT, SparkCard
 from gpudeck.app.language.texts import tr
@@ -26,6 +26,7 @@ from gpudeck.app.widgets.controls import (
     show_if_any,
 )
 from gpudeck.app.widgets.fact_row import FactRow
+from gpudeck.app.widgets.fold_row import FoldRow
 from gpudeck.app.widgets.list_table import plain_cell
 from gpudeck.assistant.serve.control_messages import Served
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -62,6 +63,7 @@ class ServedCard(QFrame):
         titles = (tr("Speed"), tr("Cache used"), tr("Prefix hits"), tr("Requests"))
         self.sparks = tuple(SparkCard(title, tr("two minutes")) for title in titles)
         self._values = tuple(deque[float](maxlen=_KEPT) for _ in titles)
+        self.curves = FoldRow(_pair(*self.sparks[:2]), _pair(*self.sparks[2:]), (1, 1))
         self._lay_out()
 
     def show_served(self, served: Served, snapshot: Snapshot | None) -> None:
@@ -77,8 +79,7 @@ class ServedCard(QFrame):
         self.facts.show_facts(served_text.facts(served))
         self.facts.setVisible(bool(self.facts.facts))
         ready = served.phase == "ready"
-        for spark in self.sparks:
-            spark.setVisible(ready)
+        self.curves.setVisible(ready)
         if ready:
             self._show_figures(served)
 
@@ -105,13 +106,21 @@ class ServedCard(QFrame):
         QGuiApplication.clipboard().setText(self.served.address)
 
     def _lay_out(self) -> None:
-        top = row(self.name, self.pill, self.place, Stretch(self.address), self.copy, self.stop)
-        top.setSpacing(theme.M)
+        about, buttons = QWidget(), QWidget()
+        named = (self.name, self.pill, self.place, Stretch(self.address))
+        about.setLayout(row(*named, spacing=theme.M))
+        buttons.setLayout(row(Stretch(), self.copy, self.stop, spacing=theme.M))
         layout = QVBoxLayout(self)
         layout.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
         layout.setSpacing(theme.S)
-        layout.addLayout(top)
+        layout.addWidget(FoldRow(about, buttons, (1, 0)))
         layout.addWidget(self.state)
         layout.addWidget(self.progress)
-        layout.addLayout(row(*(Stretch(spark) for spark in self.sparks)))
+        layout.addWidget(self.curves)
         layout.addWidget(self.facts)
+
+
+def _pair(left: QWidget, right: QWidget) -> QWidget:
+    made = QWidget()
+    made.setLayout(row(Stretch(left), Stretch(right)))
+    return made

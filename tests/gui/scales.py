@@ -38,11 +38,12 @@ def faults(points: float, out: Path | None) -> Iterator[str]:
 
     from gpudeck.app.link.call import Call
     from gpudeck.app.link.link import Link
+    from gpudeck.app.models.requests import FindServed, ListModels
     from gpudeck.app.shell.window import PAGES, SMALLEST, MainWindow
     from gpudeck.app.widgets import theme
     from gpudeck.scheduler.protocol.devices import Detail
     from gpudeck.scheduler.verbs.devices import GetDetails
-    from tests.gui import snapshots
+    from tests.gui import served, snapshots
     from tests.gui.readable import clipped, overlapping, sideways
     from tests.gui.test_processes_page import DRAW, TRAIN
 
@@ -55,12 +56,16 @@ def faults(points: float, out: Path | None) -> Iterator[str]:
             app.processEvents()
 
     class Silent(Link):
-        """Answer nothing but what the processes are."""
+        """Answer nothing but what the processes and the models are."""
 
         def start(self, call: Call) -> None:
             if isinstance(call.request, GetDetails):
                 ids = [state.device.id for state in window.state.snapshot.devices]
                 call.reply((Detail(ids[0], snapshots.NOW, (), (TRAIN, DRAW)),))
+            elif isinstance(call.request, ListModels):
+                call.reply(served.MODELS)
+            elif isinstance(call.request, FindServed):
+                call.reply(served.NOW)
 
     theme.set_text_size(app, points)
     theme.apply(app, "light")

@@ -15,6 +15,7 @@ from gpudeck.app.charts.chart_view import lane_font
 from gpudeck.app.charts.lanes import lane_levels
 from gpudeck.app.charts.thresholds import moved, threshold
 from gpudeck.app.charts.value_line import ValueLine
+from gpudeck.app.dashboard.timeline import JobSpan
 from gpudeck.app.widgets import theme
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.snapshot import Alert
@@ -483,3 +484,16 @@ def test_a_range_without_a_button_is_named_where_the_ranges_are_a_list(fed):
     fed.settle()
     assert page.bar.span.isVisible() and page.bar.span.currentIndex() == -1
     assert page.bar.span.placeholderText() == "Custom"
+
+
+def test_long_names_of_jobs_take_no_room_from_the_buttons_of_ranges(fed):
+    fed.feed(snapshots.gpu_snapshot(8), history=True)
+    bar = fed.window.dashboard.bar
+    wide = fed.window.size()
+    job = JobSpan(1, "1 · " + 9 * "a long name ", "", NOW - 60, NOW, "succeeded", GPU0)
+    bar.show_jobs((job,), NOW)
+    theme.apply(fed.app, "dark")  # the hint of a box is made anew
+    for width in (1400, wide.width()):
+        fed.window.resize(width, wide.height())
+        fed.settle()
+        assert bar.spans[0].isVisible() and bar.jobs.isVisible()

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QApplication, QStyleOptionViewItem, QTableView
 from gpudeck.app.assistant.session_files import Summary
 from gpudeck.app.assistant.session_list import SessionList
 from gpudeck.app.cleanup.find_tree import FindTree
+from gpudeck.app.models.requests import FindServed, ListModels
 from gpudeck.app.shell.window import SMALLEST
 from gpudeck.app.strip.compact import CompactStrip
 from gpudeck.app.strip.summary import summarize
@@ -26,8 +27,9 @@ from gpudeck.assistant.housekeeping import Finding
 from gpudeck.assistant.housekeeping.findings import encoded
 from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.verbs.devices import GetDetails
-from tests.gui import snapshots
+from tests.gui import served, snapshots
 from tests.gui.conftest import Fed
+from tests.gui.readable import clipped, sideways
 
 GIB = 2**30
 PROCESS = Process(
@@ -187,6 +189,31 @@ def test_only_the_table_takes_the_height_that_processes_leave(large: QApplicatio
     assert page.use.y() - search <= 2 * theme.S
     assert page.use.height() <= page.use.sizeHint().height()
     assert page.about.geometry().bottom() == page.rect().bottom()
+    fed.window.close()
+    fed.window.deleteLater()
+
+
+def test_models_of_the_smallest_window_are_not_cut_with_their_options(large: QApplication) -> None:
+    fed = Fed(large)
+    fed.window.resize(SMALLEST)
+    fed.feed(snapshots.gpu_snapshot(8))
+    fed.window.show_page("models")
+    fed.reply(ListModels, served.MODELS)
+    fed.reply(FindServed, served.NOW)
+    page = fed.window.models
+    for made in page.cards.values():
+        if made.serve is not None:
+            made.serve.more.click()
+    for _ in range(2):  # what folds needs more height, for which a scroll bar comes
+        fed.settle()
+    assert sideways(fed.window) == []
+    assert clipped(fed.window) == []
+    shown = [example.isVisible() for example in page.examples]
+    assert shown == sorted(shown, reverse=True), "the last ones are left out"
+    assert shown[0] and not shown[-1]
+    fed.window.resize(1280, 800)
+    fed.settle()
+    assert all(example.isVisible() for example in page.examples)
     fed.window.close()
     fed.window.deleteLater()
 
