@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpudeck.assistant.answers import conversions, devices, jobs, listings
 from gpudeck.assistant.answers.comparison import compared
-from gpudeck.assistant.answers.notes import notes
+from gpudeck.assistant.answers.notes import leading, notes
 from gpudeck.assistant.answers.values import Answerer
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Rows
@@ -19,6 +19,8 @@ _SUBJECTS: dict[str, Answerer] = {
     "processes": listings.processes,
     "alerts": listings.alerts,
     "queue": listings.queue,
+    "limits": listings.limits,
+    "events": listings.events,
     "bookings": listings.bookings,
     "machines": listings.machines,
     "capacity": listings.capacity,
@@ -33,4 +35,5 @@ def answer(query: Query, rows: Rows, words: Words) -> str:
     parts = (
         compared(query, rows, words) if query.other else _SUBJECTS[rows.subject](query, rows, words)
     )
-    return "\n\n".join(filter(None, [*parts, *notes(query, rows, words)]))
+    first, rest = leading(query, rows, words), notes(query, rows, words)
+    return "\n\n".join(filter(None, dict.fromkeys([*first, *parts, *rest])))

@@ -55,7 +55,7 @@ def _side(row: Row, rows: Rows, words: Words) -> str:
     spans = {(other.span.since, other.span.until) for other in rows.rows if other.span}
     if row.span is not None and len(spans) > 1:
         return words.span(row.span.since, row.span.until, rows.time)
-    return label(row, words)
+    return words.text("the others") if row.label == "the others" else label(row, words)
 
 
 def _difference(first: object, second: object, unit: str, words: Words) -> str:
@@ -66,8 +66,7 @@ def _difference(first: object, second: object, unit: str, words: Words) -> str:
     if first == second or abs(first - second) < _SAME * abs(second):
         return words.text("about the same")
     size = value_text(abs(first - second), unit, words, 0.0)
-    text = "{size} more" if first > second else "{size} less"
     if second and unit not in ("°C", "%") and 1 < first / second < 1000 and first >= 2 * second:
         ratio = words.numbers(phrases.significant(first / second))
         return words.text("{ratio} times as much", ratio=ratio)
-    return words.text(text, size=size)
+    return words.text("{size} more" if first > second else "{size} less", size=size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpudeck.assistant.answers.values import (
+    HEADS,
     aggregate_title,
     cell,
     column_title,
@@ -18,6 +19,10 @@ from gpudeck.assistant.query.rows import Row, Rows, number
 from gpudeck.assistant.query.table import SUBJECTS
 from gpudeck.language.words import Words
 
+_IN_STATE = {
+    "idle": ("{n} GPU is idle: {who}.", "{n} GPUs are idle: {who}."),
+    "busy": ("{n} GPU is busy: {who}.", "{n} GPUs are busy: {who}."),
+}
 _IN_A_LINE = 4
 """Devices whose values fit a sentence."""
 
@@ -26,6 +31,10 @@ def answer(query: Query, rows: Rows, words: Words) -> list[str]:
     """Return the answer, one sentence first."""
     if not rows.rows:
         return [_none(query, rows, words)]
+    if query.by:
+        return _by_time(query, rows, words)
+    if told := _plainly(query, rows, words):
+        return [told]
     if query.aggregate == "count":
         return [words.count("{n} device matches.", "{n} devices match.", len(rows.rows)),
                 _line(query, rows, words)]  # fmt: skip
@@ -47,6 +56,43 @@ def answer(query: Query, rows: Rows, words: Words) -> list[str]:
     first = _many(query, rows, words)
     alike = len({row.values for row in rows.rows}) == 1
     return [first, "" if first and alike else sheet(rows, words, "Device")]
+
+
+def _plainly(query: Query, rows: Rows, words: Words) -> str:
+    """Return the answer to what one sentence tells whole, or an empty text."""
+    if query.aggregate == "count" and query.states:
+        return _in_state(query, rows, words)
+    if query.measure == "uptime" and rows.rows[0].values[0] is not None:
+        moment = cell(rows.rows[0], 0, rows, words)
+        return words.text("This machine was switched on or restarted {moment}.", moment=moment)
+    return _held(rows, words) if query.measure == "holder" and len(rows.rows) > 1 else ""
+
+
+def _by_time(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return the values of days or hours, behind the highest or lowest if that is asked for."""
+    title = column_title(rows.columns[0], "devices", words)
+    table = sheet(rows, words, HEADS[query.by])
+    best = next((row for row in rows.rows if row.key == rows.best), None)
+    if best is None:
+        return [words.text("{measure}{when}:", measure=title, when=times(rows, words)), table]
+    first = words.text(
+        "{who} has the lowest value: {measure} {value}."
+        if query.aggregate == "min"
+        else "{who} has the highest value: {measure} {value}.",
+        who=label(best, words),
+        measure=words.title(title),
+        value=cell(best, 0, rows, words),
+    )
+    return [first, table]
+
+
+def _held(rows: Rows, words: Words) -> str:
+    """Return who has which GPUs."""
+    holders: dict[str, list[Row]] = {}
+    for row in rows.rows:
+        holders.setdefault(cell(row, 0, rows, words), []).append(row)
+    parts = [f"{names(each, words)} – {holder}" for holder, each in holders.items()]
+    return f"{column_title(rows.columns[0], 'devices', words)}: {'; '.join(parts)}."
 
 
 def _title(query: Query, rows: Rows, words: Words) -> str:
@@ -197,5 +243,5 @@ def _many(query: Query, rows: Rows, words: Words) -> str:
 
 
 def _in_state(query: Query, rows: Rows, words: Words) -> str:
-    text = "Idle: {who}." if "idle" in query.states else "Busy: {who}."
-    return words.text(text, who=words.listed([label(row, words) for row in rows.rows]))
+    one, many = _IN_STATE["idle" if "idle" in query.states else "busy"]
+    return words.count(one, many, len(rows.rows), who=names(rows.rows, words))

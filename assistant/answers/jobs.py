@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from gpudeck.assistant.answers.values import (
+    HEADS,
     TERMS,
     aggregate_title,
     cell,
@@ -25,6 +26,13 @@ from gpudeck.scheduler.protocol.search import FAILED
 
 _IN_A_LINE = 3
 """Jobs whose values fit sentences."""
+_ALIKE = {
+    "running": ("{n} job is running{when}.", "{n} jobs are running{when}."),
+    "queued": ("{n} job is waiting{when}.", "{n} jobs are waiting{when}."),
+    "held": ("{n} job is on hold{when}.", "{n} jobs are on hold{when}."),
+    "done": ("{n} job is done{when}.", "{n} jobs are done{when}."),
+    "cancelled": ("{n} job was cancelled{when}.", "{n} jobs were cancelled{when}."),
+}
 _COUNTED = ("running", "starting", "queued", "failed", "lost", "cancelled", "rejected", "done")
 
 
@@ -36,10 +44,10 @@ def answer(query: Query, rows: Rows, words: Words) -> list[str]:
 
 def _answer(query: Query, rows: Rows, words: Words) -> list[str]:
     if not rows.rows:
-        return [_none(query, rows, words)]
+        return ["" if query.ahead and not query.measure else _none(query, rows, words)]
     if query.aggregate == "count":
         return [_counted(query, rows, words)]
-    if query.aggregate in ("max", "min", "sum", "mean") and rows.total is None:
+    if query.aggregate in ("max", "min", "sum", "mean") and rows.total is None and not query.by:
         return [
             words.text(
                 "{measure} is not known of any of these {n} jobs{when}: {why}.",
@@ -55,15 +63,16 @@ def _answer(query: Query, rows: Rows, words: Words) -> list[str]:
             "{who} has the lowest value of all: {measure} {value}{when}."
             if query.aggregate == "min"
             else "{who} has the highest value of all: {measure} {value}{when}.",
-            who=label(best, words) if query.by else capitalized(label(best, words)),
+            who=(label(best, words) or "?") if query.by else capitalized(label(best, words)),
             measure=words.title(column_title(rows.columns[0], "jobs", words)),
             value=cell(best, 0, rows, words),
             when=times(rows, words),
         )
-        head = "User" if query.by == "user" else "Job"
-        return [first, sheet(rows, words, head) if len(rows.rows) > 1 else ""]
-    if query.by == "user":
-        return [sheet(rows, words, "User")]
+        return [first, sheet(rows, words, HEADS[query.by]) if len(rows.rows) > 1 else ""]
+    if query.by:
+        return [_grouped(rows, words), sheet(rows, words, HEADS[query.by])]
+    if query.ahead and not query.measure:
+        return [sheet(rows, words, "Job")]  # its note says how many there are
     if rows.total is not None and (len(rows.rows) > 1 or not query.jobs):
         first = words.count(
             "{measure} of {n} job, {aggregate}{when}: {value}.",
@@ -80,6 +89,15 @@ def _answer(query: Query, rows: Rows, words: Words) -> list[str]:
     if len(rows.rows) <= _IN_A_LINE and (query.jobs or query.measure):
         return [_one(query, row, rows, words) for row in rows.rows]
     return [_counted(query, rows, words), sheet(rows, words, "Job")]
+
+
+def _grouped(rows: Rows, words: Words) -> str:
+    """Return what all groups have together, if that can be added up."""
+    title, when = column_title(rows.columns[0], "jobs", words), times(rows, words)
+    if rows.total is None:
+        return words.text("{measure}{when}:", measure=title, when=when)
+    value = value_text(rows.total, rows.columns[0].unit, words, rows.time)
+    return words.text("{measure}{when}: {value} in all.", measure=title, when=when, value=value)
 
 
 def _why_none(rows: Rows, words: Words) -> str:
@@ -109,6 +127,9 @@ def _counted(query: Query, rows: Rows, words: Words) -> str:
             number,
             when=times(rows, words),
         )
+    if len(set(states)) == 1 and query.states and states[0] in _ALIKE:
+        one, many = _ALIKE[HELD if query.states == (HELD,) else states[0]]
+        return words.count(one, many, number, when=times(rows, words))
     if len(set(states)) == 1 and query.states:
         return words.count(
             "{n} job is {state}{when}.",
@@ -119,12 +140,14 @@ def _counted(query: Query, rows: Rows, words: Words) -> str:
         )
     count = Counter(states)
     parts = [f"{words.number(count[s])} {words.text(TERMS[s])}" for s in _COUNTED if count[s]]
+    if not parts:
+        return words.count("{n} job{when}.", "{n} jobs{when}.", number, when=times(rows, words))
     return words.count(
         "{n} job{when}: {parts}.",
         "{n} jobs{when}: {parts}.",
         number,
         when=times(rows, words),
-        parts=", ".join(parts) or words.number(number),
+        parts=", ".join(parts),
     )
 
 
@@ -157,6 +180,8 @@ def _one(query: Query, row: Row, rows: Rows, words: Words) -> str:
         return _standing(row, rows, words)
     if measure in ("reason", "failure"):
         return _reason(row, rows, words, state)
+    if measure == "estimate" and any(note.kind == "estimate" for note in rows.notes):
+        return ""  # its note says when it ends, and how long that is
     if row.values[0] is None:
         if measure in ("start", "end", "estimate", "stall") and rows.notes:
             return ""  # the forecast or the estimate in the notes says it

@@ -88,15 +88,52 @@ def queue(query: Query, rows: Rows, words: Words) -> list[str]:
     return [first, sheet(rows, words, "Group") if len(rows.rows) > 1 else ""]
 
 
+def limits(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return how much users may use."""
+    if not rows.rows:
+        return [words.text("No limits are set, so nobody's use is limited. Administrators set them "
+                           "with `gpudeck limits`.")]  # fmt: skip
+    if query.user:
+        gpus, hours = (cell(rows.rows[0], place, rows, words) for place in range(2))
+        return [words.text("{user} may use at once this many GPUs: {gpus}; and GPU hours in seven "
+                           "days: {hours}.", user=phrases.escaped(query.user, 40), gpus=gpus,
+                           hours=hours)]  # fmt: skip
+    return [words.text("These limits are set:"), sheet(rows, words, "User")]
+
+
+def events(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return what was done with jobs, and who may have done it."""
+    unsaid = words.text("GPU Deck does not record who did it: only the user of a job and "
+                        "administrators may change it.")  # fmt: skip
+    if not rows.rows:
+        none = words.text("Nothing that somebody did with jobs is recorded{when}.",
+                          when=times(rows, words))  # fmt: skip
+        return [f"{none} {unsaid}"]
+    newest = rows.rows[0]
+    first = words.text(
+        "{who} of {user}: {what} {moment}.", who=capitalized(label(newest, words)),
+        user=cell(newest, 3, rows, words), what=cell(newest, 1, rows, words),
+        moment=cell(newest, 0, rows, words),
+    )  # fmt: skip
+    return [f"{first} {unsaid}", sheet(rows, words, "Job") if len(rows.rows) > 1 else ""]
+
+
 def bookings(query: Query, rows: Rows, words: Words) -> list[str]:
     """Return for whom which GPUs are kept, and when."""
     if not rows.rows:
-        return [words.text("No GPU is kept for anybody.")]
+        return [words.text("No GPU is kept for anybody{when}.", when=times(rows, words))]
     lines = [
         [phrases.escaped(row.label, 120), *(cell(row, place, rows, words) for place in range(3))]
         for row in rows.rows
     ]  # fmt: skip
-    return [table(words.captions("GPUs", "For", "From", "Until"), lines)]
+    if len(lines) == 1:
+        (gpus, holder, *_), (_, *ends) = lines[0], rows.rows[0].values
+        begin, end = map(number, ends)
+        return [words.text("{gpus}: kept for {holder}, {when}.", gpus=gpus, holder=holder,
+                           when=words.span(begin, end, rows.time))]  # fmt: skip
+    first = words.count("There is {n} booking{when}.", "There are {n} bookings{when}.", len(lines),
+                        when=times(rows, words))  # fmt: skip
+    return [first, table(words.captions("GPUs", "For", "From", "Until"), lines)]
 
 
 def machines(query: Query, rows: Rows, words: Words) -> list[str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from gpudeck.assistant.answers.values import value_text
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.language.remedies import advice
+from gpudeck.assistant.query.costs import MONEY
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Rows, Value, number
 from gpudeck.language.numbers import capitalized
@@ -21,6 +24,16 @@ def notes(query: Query, rows: Rows, words: Words) -> list[str]:
         if note.kind in _NOTES
     )
     return list(dict.fromkeys(filter(None, found)))
+
+
+_LEADING = frozenset({"cost", "deadline", "then"})
+"""Kinds of notes that are what was asked for, so that they stand first."""
+
+
+def leading(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return the notes that answer the question, for the beginning of the answer."""
+    found = [note for note in rows.notes if note.kind in _LEADING]
+    return notes(query, msgspec.structs.replace(rows, notes=tuple(found)), words) if found else []
 
 
 def _duration(value: Value, words: Words) -> str:
@@ -189,22 +202,54 @@ def wanted_job(values: tuple[Value, ...], words: Words) -> str:
 def _recording(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     (asked,) = [note.values for note in rows.notes if note.kind == "wanted"]
     wanted = wanted_job(asked, words)
-    text = "{job} cannot start, though: a recording is shown (REPLAY), which runs no GPU jobs."
-    return words.text(text, job=capitalized(wanted))
+    return words.text(
+        "{job} cannot start, though: a recording is shown (REPLAY), which runs no GPU jobs.",
+        job=capitalized(wanted),
+    )
 
 
 def _cost(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
-    kwh, price, currency = values
+    kwh, price, currency, other = values
     if not isinstance(kwh, int | float) or not isinstance(price, int | float) or not price:
         return words.text(
             "The cost is unknown: the price of a kWh is not set. Set it on the page Settings."
         )
-    unit = f" {phrases.escaped(str(currency), 12)}" if currency else ""
-    return words.text(
+    unit = f"{MONEY} {currency}".strip()
+    told = words.text(
         "The cost is {cost}: {energy} kWh at {price} for each.",
-        cost=words.numbers(f"{kwh * price:.2g}") + unit,
+        cost=value_text(kwh * price, unit, words, 0.0),
         energy=words.numbers(f"{kwh:.3g}"),
-        price=words.numbers(f"{price:g}") + unit,
+        price=words.numbers(f"{price:g}"),
+    )
+    if not other:
+        return told
+    wanted = phrases.escaped(str(other), 20)
+    unchanged = words.text("I do not convert it to {currency}.", currency=wanted)
+    return f"{told} {unchanged}"
+
+
+def _deadline(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    job, ends, deadline, now = values
+    end, limit = (value_text(one, "moment", words, number(now)) for one in (ends, deadline))
+    return words.text(
+        "Yes: job {job} should end {end}, and the time that you name is {deadline}."
+        if number(ends) <= number(deadline)
+        else "No: job {job} should end {end}, and the time that you name is {deadline}.",
+        job=job,
+        end=end,
+        deadline=limit,
+    )
+
+
+def _then(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    moment = value_text(values[0], "moment", words, rows.time)
+    if not rows.rows:
+        return words.text("No job will probably run {moment}.", moment=moment)
+    return words.count(
+        "{n} job will probably run {moment}, or is not known to end before.",
+        "{n} jobs will probably run {moment}, or are not known to end before.",
+        len(rows.rows),
+        moment=moment,
     )
 
 
@@ -234,5 +279,7 @@ _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "free": _free_memory,
     "recording": _recording,
     "cost": _cost,
+    "deadline": _deadline,
+    "then": _then,
     "ahead": _ahead,
 }

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.facts.fact import Fact
+from gpudeck.assistant.query.costs import MONEY
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Column, Row, Rows, Value
 from gpudeck.assistant.query.table import AGGREGATES, SUBJECTS
@@ -27,11 +29,14 @@ TERMS = {
     "cancelled", "lost": "lost", "stuck": "stuck", "not stuck": "not stuck", "nobody": "nobody",
     "no errors": "no errors", "none": "none", "not set": "not set",
     "not reported by this device": "not reported by this device", "connected": "connected",
-    "True": "on", "False": "off", "on": "on", "off": "off",
+    "any": "any number", "True": "on", "False": "off", "on": "on", "off": "off",
 }  # fmt: skip
 """Values that are words of ours; all other texts are foreign and shown as they are."""
 _TITLES = {"mean": "mean", "max": "highest", "min": "lowest"}
-_SHOWN = 25
+HEADS = {"": "Job", "user": "User", "name": "Name", "group": "Group", "day": "Day", "hour": "Hour"}
+"""The heads of the first column, by what rows are grouped by."""
+_NAMES = ("user ", "name ", "group ")
+_SHOWN = 31
 """Rows of a table."""
 
 
@@ -45,6 +50,9 @@ def value_text(value: Value, unit: str, words: Words, now: float) -> str:
         return words.text(TERMS[value]) if value in TERMS else phrases.escaped(value, 400)
     if unit == "moment":
         return words.moment(value, now)
+    if unit.startswith(MONEY):
+        currency = phrases.escaped(unit.removeprefix(MONEY).strip(), 12)
+        return f"{words.numbers(f'{value:.2f}')} {currency}".strip()
     if unit == "s":
         return words.numbers(duration(value))
     if unit == "J":
@@ -60,6 +68,8 @@ def cell(row: Row, place: int, rows: Rows, words: Words) -> str:
 def label(row: Row, words: Words) -> str:
     """Return the label of a row as Markdown."""
     text = phrases.escaped(row.label, 120)
+    if row.key.startswith("day "):
+        return words.date(datetime.fromisoformat(row.label).timestamp())
     for noun in ("job", "process", "queue", "group", "alert"):
         if text.startswith(f"{noun} "):
             return words.text(noun) + text[len(noun) :]
@@ -77,8 +87,8 @@ def why_absent(row: Row, place: int, words: Words) -> str:
 def column_title(column: Column, subject: str, words: Words) -> str:
     """Return the heading of a column."""
     name, _, stat = column.name.partition(".")
-    if name == "at":
-        return words.text("When")
+    if name in ("at", "cost"):
+        return words.text("When" if name == "at" else "Cost")
     found = SUBJECTS[subject].measures.get(name)
     title = words.text(found.title) if found is not None else words.text(name)
     return f"{title}, {words.text(_TITLES[stat])}" if stat else title
@@ -102,7 +112,7 @@ def sheet(rows: Rows, words: Words, head: str, first: int = 0) -> str:
     """Return the rows as a table."""
     titles = [column_title(column, rows.subject, words) for column in rows.columns[first:]]
     lines = [
-        [label(row, words) if row.key.startswith("user ") else capitalized(label(row, words))]
+        [label(row, words) if row.key.startswith(_NAMES) else capitalized(label(row, words))]
         + [cell(row, place, rows, words) for place in range(first, len(row.values))]
         for row in rows.rows[:_SHOWN]
     ]

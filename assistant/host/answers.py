@@ -33,6 +33,7 @@ from gpudeck.assistant.intents.understand import (
     understand_as,
 )
 from gpudeck.assistant.query.execute import execute
+from gpudeck.assistant.query.merge import in_tables
 from gpudeck.assistant.query.request import Order, Query, Span
 from gpudeck.assistant.query.rows import Rows
 from gpudeck.assistant.query.table import ROWS, check
@@ -281,20 +282,27 @@ def _foretell(asked: _Asked, order: Order) -> Answer:
 
 def _answer_queries(asked: _Asked, queries: Sequence[Query]) -> Answer:
     """Answer questions that are asked at once, one after the other."""
-    answers = [_answer_query(asked, query) for query in queries]
+    daemon = asked.context.daemon
+    if len(queries) == 1:
+        return _answer_query(asked, queries[0])
+    found = in_tables(queries, lambda each: execute(daemon, each))
+    plain = asked.understood._replace(resolved=(), guessed=False, unread=(), left=())
+    before = asked._replace(understood=plain)  # what was understood is told once, at the end
+    answers = [
+        _answer_query(asked if at == len(found) else before, query, rows)
+        for at, (query, rows) in enumerate(found, 1)
+    ]
     last = answers[-1]
-    if len(answers) == 1:
-        return last
     facts = tuple(fact for answer in answers for fact in answer.facts)
     text = "\n\n".join(answer.text for answer in answers)
     return msgspec.structs.replace(last, text=text, facts=facts)
 
 
-def _answer_query(asked: _Asked, query: Query) -> Answer:
-    """Answer a query by its rows, or by what quotes, searches or reports."""
+def _answer_query(asked: _Asked, query: Query, rows: Rows | None = None) -> Answer:
+    """Answer a query by its rows, which may be known, or by what quotes, searches or reports."""
     said, channel = asked.words, asked.context.request.channel
     if query.subject in ROWS:
-        rows = execute(asked.context.daemon, query)
+        rows = rows if rows is not None else execute(asked.context.daemon, query)
         channel.raise_if_cancelled()
         text = _understood(asked, worded(query, rows, said))
         told = [*notes(query, rows, said), *(differences(rows, said) if query.other else [])]
@@ -357,6 +365,7 @@ def _understood(asked: _Asked, text: str) -> str:
             parts.append(said.text("(I read this as: {meant})", meant=meant))
     if understood.unread:
         parts.append(help_texts.left_out(understood.unread, said))
+    parts += help_texts.without(understood.left, said)
     return "\n\n".join([text, *parts])
 
 

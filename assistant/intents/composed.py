@@ -10,6 +10,7 @@ from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.orders import Orders
 from gpudeck.assistant.intents.questions import Questions
 from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.values import Unknown, Unread
 from gpudeck.assistant.query.request import Order, Query, Request
 from gpudeck.assistant.reader.reading import Reading
 
@@ -24,6 +25,8 @@ class Composed(NamedTuple):
     """What its pronouns stand for."""
     head: str = ""
     """The head that it was made of."""
+    left: tuple[tuple[str, str], ...] = ()
+    """Parts of a question that have no place in it: their fields, with their letters."""
 
 
 def compose(
@@ -47,8 +50,7 @@ def compose(
     if kind == "manual":
         return Composed(questions.manual(), head=head)
     if kind == "ask":
-        first, *rest = questions.read(name)
-        return Composed(first, tuple(rest), tuple(questions.resolved), head)
+        return _asked(found, head, questions)
     if name == "report":
         form = " ".join(questions.letters("format")).casefold()
         report = Query(
@@ -62,6 +64,75 @@ def compose(
         return Composed(Query("debris"), head=head)
     orders = Orders(found, known, state, now, text)
     return Composed(orders.read(name), (), tuple(orders.resolved), head)
+
+
+_OFTEN_LEFT = frozenset(
+    {
+        "gpus", "gpu_type", "user", "group", "tag", "time", "time2", "ahead", "above", "below",
+        "limit", "to", "model", "memory", "duration", "begin", "count", "folder", "except",
+    }
+)  # fmt: skip
+_MARKS = frozenset({"by", "compare", "when", "user", "folder"})
+"""Fields whose loss an answer tells: of their letters, and of their marks."""
+
+
+def _asked(found: Reading, head: str, questions: Questions) -> Composed:
+    """Return the questions of a reading, without the parts that have no value or no place here.
+
+    Raises Unread if nothing is left of it, or if nobody knows which job is meant.
+    """
+    name = head.partition(" ")[2]
+    left: list[tuple[str, str]] = []
+    while True:
+        try:
+            made = questions.read(name)
+            break
+        except Unknown:
+            raise
+        except Unread as unread:
+            part = _part_of(questions.found, str(unread))
+            if part is None:
+                raise
+            left.append(part)
+            questions = questions.reading(_without(questions.found, *part))
+    left += questions.lacking
+    left += [part for part in _parts(questions.found) if _is_lost(part, made, name, questions)]
+    first, *rest = made
+    parts = tuple(dict.fromkeys(left))
+    return Composed(first, tuple(rest), tuple(questions.resolved), head, parts)
+
+
+def _parts(found: Reading) -> list[tuple[str, str]]:
+    """Return the parts of a reading whose loss matters: fields with their letters or marks."""
+    marks = [(field, value) for field, _, value in (mark.partition("=") for mark in found.marks)]
+    told = [part for part in marks if part[0] in _MARKS]
+    return [part for part in (*found.spans, *sorted(told)) if part[0] in _OFTEN_LEFT | _MARKS]
+
+
+def _part_of(found: Reading, words: str) -> tuple[str, str] | None:
+    """Return the part that has no value, by its letters or its field; no job is left out."""
+    spans = [(field, letters) for field, letters in found.spans if field != "jobs"]
+    marks = [(field, value) for field, _, value in (mark.partition("=") for mark in found.marks)]
+    named = [part for part in spans if words and part[1].strip() in words]
+    named += [part for part in (*spans, *marks) if part[0] == words]
+    named += [part for part in marks if words == "=".join(part)]
+    return named[0] if named else None
+
+
+def _without(found: Reading, field: str, words: str) -> Reading:
+    """Return a reading without one of its parts; its letters stay out of all others."""
+    spans = tuple(span for span in found.spans if span != (field, words))
+    return found._replace(spans=spans, marks=found.marks - {f"{field}={words}"})
+
+
+def _is_lost(part: tuple[str, str], made: list[Query], name: str, questions: Questions) -> bool:
+    """Return whether the same would be asked without a part."""
+    if questions.says_nothing(*part):
+        return False
+    try:
+        return questions.reading(_without(questions.found, *part)).read(name) == made
+    except (Unread, ValueError, KeyError):
+        return False
 
 
 _NEW_JOBS = frozenset({"submit", "retry"})

@@ -92,14 +92,14 @@ def _in_digits(match: re.Match[str]) -> str:
 
 
 _ZERO = frozenset({"zero", "zéro", "null", "cero"})
-_ARTICLES = frozenset({"a", "an", "ein", "eine", "einer", "einen", "einem", "un", "une", "una",
+ARTICLES = frozenset({"a", "an", "ein", "eine", "einer", "einen", "einem", "un", "une", "una",
                        "once", "both", "beide", "beiden", "ambas", "ambos"})  # fmt: skip
 
 
 def number_word(text: str) -> int | None:
     """Return the number that a word stands for, from zero on; an article and a count are none."""
     word = text.strip().casefold()
-    return 0 if word in _ZERO else None if word in _ARTICLES else NUMBERS.get(word)
+    return 0 if word in _ZERO else None if word in ARTICLES else NUMBERS.get(word)
 
 
 def number_of(text: str) -> str:
@@ -124,6 +124,44 @@ def length_of(text: str) -> str:
 def is_day(text: str) -> bool:
     """Return whether a text names a day, with a word such as `until` before it at most."""
     return re.fullmatch(rf"(?:[\w']+ )?{_DAY}", text.strip().casefold()) is not None
+
+
+_NEXT_WEEK = re.compile(
+    r"next week|(?:kommende|nächste)[nr]? woche|semaine (?:prochaine|qui vient)"
+    r"|(?:próxima|proxima) semana|semana que viene"
+)
+_PART_HOURS = ((6, 12), (12, 18), (18, 30))
+"""The hours of a morning, an afternoon, and an evening or a night."""
+_EARLY = re.compile(
+    r"morning|fr[uü]h|vormittag|matin(?:ée)?|de la ma[nñ]ana|por la ma[nñ]ana|a\.?m\b"
+)
+_AFTERNOON = re.compile(r"afternoon|nachmittag|apr[eè]s-midi|por la tarde|de la tarde")
+
+
+def span_ahead(text: str, now: float) -> tuple[float, float] | None:
+    """Return the begin and the end of a time to come: a moment, a part of a day, a day, a week."""
+    said = text.strip().casefold()
+    today = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
+    if _NEXT_WEEK.search(said):
+        monday = today + timedelta(days=7 - today.weekday())
+        return monday.timestamp(), (monday + timedelta(days=7)).timestamp()
+    try:
+        at = datetime.strptime(moment_of(said, now)[:16], "%Y-%m-%d %H:%M").timestamp()
+    except ValueError:
+        pass
+    else:
+        return at, at
+    named = re.search(_DAY, said)
+    if named is None:
+        return None
+    day = today + timedelta(days=bool(re.fullmatch(_DAYS[1], named["day"])))
+    for number, words in enumerate(_WEEKDAYS):
+        if re.fullmatch(words, named["day"]):
+            day = today + timedelta(days=(number - today.weekday()) % 7 or 7)
+    part = 0 if _EARLY.search(said) else 1 if _AFTERNOON.search(said) else 2
+    hours = _PART_HOURS[part] if part < 2 or _LATE.search(said) else (0, 24)
+    begin, end = (day + timedelta(hours=hour) for hour in hours)
+    return max(begin.timestamp(), now), end.timestamp()
 
 
 def moment_of(text: str, now: float) -> str:

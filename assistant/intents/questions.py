@@ -7,13 +7,18 @@ from collections.abc import Callable
 
 import msgspec
 
+from gpudeck.assistant.intents.moments import ARTICLES, span_ahead
+from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.prices import price_of, seconds_ahead
+from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.tokens import tokens, unaccented, unit_of
-from gpudeck.assistant.intents.values import Unknown, Unread, Values
+from gpudeck.assistant.intents.values import NOW, Unknown, Unread, Values, numbers_in
 from gpudeck.assistant.language.glossary import term_of
 from gpudeck.assistant.query.conversion import convert, kind_of
 from gpudeck.assistant.query.request import COST, NEWEST, PREVIOUS, Query, Span, Target, Where
 from gpudeck.assistant.query.table import SUBJECTS
+from gpudeck.assistant.reader import labels
+from gpudeck.assistant.reader.reading import Reading
 
 DEVICE_FIELDS = {
     "use": "use", "util": "util", "memory_used": "mem_used", "memory_free": "mem_free",
@@ -21,8 +26,8 @@ DEVICE_FIELDS = {
     "power": "power", "power_limit": "power_limit", "energy": "energy", "cost": "energy",
     "clock": "clock_sm", "fan": "fan", "rate": "tflops", "bandwidth": "bandwidth",
     "slowed": "throttle", "health": "health", "link": "pcie_gen", "model": "name",
-    "driver": "driver", "holder": "holder", "flops_per_watt": "flops_per_watt", "cpu": "util",
-    "other": "",
+    "driver": "driver", "uptime": "uptime", "holder": "holder",
+    "flops_per_watt": "flops_per_watt", "cpu": "util", "other": "",
 }  # fmt: skip
 JOB_FIELDS = {
     "state": "state", "why_waiting": "reason", "why_failed": "failure", "progress": "progress",
@@ -32,15 +37,33 @@ JOB_FIELDS = {
     "energy": "energy", "cost": "energy", "gpu_hours": "gpu_hours", "gpus": "devices",
     "priority": "priority", "stuck": "stall", "tags": "tags", "loss": "loss", "result": "log",
     "options": "command", "place": "reason", "why_slow": "util", "retries": "state",
-    "group": "state", "other": "",
+    "group": "group", "other": "",
 }  # fmt: skip
 _RUNNING, _FAILED = ("running", "starting"), ("failed", "lost", "rejected")
 _HELD = {"holder": "user", "use": ""}
 """What a job says of a past use of GPUs, by the measure of GPUs."""
 _TOLD = frozenset({"throttle", "health"})
 """Measures without a history, which alerts tell of."""
+_OWNERS, _PERIODS = frozenset({"user", "name", "group"}), frozenset({"day", "hour"})
+"""What jobs are grouped by, and what values over a time are, too."""
+_ANY_CARD = re.compile(
+    r"(?:(?:the|my|our|die|der|das|la|le|les|las|los|el|un|una|une|ein|eine|a|an|all|alle|toda?s"
+    r"|both|beiden?|ma|mi|mes|mis|meine?|this|diese[rn]?|one|eine[rn]?) ?)*"
+    r"(?:gpus?|cards?|(?:grafik)?karten?|kartn|cartes?|tarjetas?|graficas?|graphics cards?|placas?"
+    r"|machine|maschine|maquina|rechner|box|pc)?(?: [a-z]+grafica)?"
+)
+"""Words for a GPU that name none."""
+_CURRENCY = re.compile(
+    r"(?i)[€$£¥]|\b(?:euros?|eur|dollars?|usd|chf|franken|francs?|pesos?|soles|pounds?|gbp|naira)\b"
+)
 _TEXTS = frozenset({"command", "log", "files", "state", "driver", "name"})
 """Measures that are words, so that no difference can be computed."""
+_SUMMED = frozenset({"energy", "gpu_hours", "duration"})
+_USUAL_S = 7 * 86400.0
+"""What is usual is the mean of so many seconds."""
+_BEFORE = re.compile(
+    r"last|letzte|vor|avant|antes|preceden|anterior|celle|dernier|pasad|previous|other|andere|autre"
+)
 _ABOUT = {"failure": _FAILED, "end": ("done", *_FAILED, "cancelled"), "reason": ("queued",),
           "stall": _RUNNING, "progress": _RUNNING, "estimate": _RUNNING}  # fmt: skip
 """The jobs that a measure is asked of where none is named."""
@@ -51,6 +74,12 @@ _PROCESSES = {"memory": "memory", "util": "util", "user": "user", "job": "job", 
 class Questions(Values):
     """Read questions."""
 
+    def __init__(self, found: Reading, known: Known, state: State, now: float, text: str) -> None:
+        super().__init__(found, known, state, now, text)
+        self.subject = ""
+        self.lacking: list[tuple[str, str]] = []
+        """Parts that have no value here, as fields with their marks."""
+
     def read(self, name: str) -> list[Query]:
         """Return the questions of a subject, one for each measure.
 
@@ -60,17 +89,59 @@ class Questions(Values):
         """
         readers: dict[str, Callable[[], list[Query]]] = {
             "gpus": self._gpus, "jobs": self._jobs, "processes": self._processes,
-            "alerts": self._alerts, "queue": lambda: [Query("queue", group=self.group())],
+            "alerts": self._alerts, "actions": self._actions,
+            "queue": lambda: [Query("queue", group=self.group())],
             "users": self._users, "capacity": self._capacity, "settings": self._settings,
             "models": self._models, "overview": lambda: [self._overview()],
             "disk": lambda: [Query("debris")], "log_search": self._log_search,
-            "bookings": lambda: [Query("bookings")], "machines": lambda: [Query("machines")],
+            "bookings": self._bookings, "machines": lambda: [Query("machines")],
             "conversion": self._conversion,
             "code": self._code,
         }  # fmt: skip
         if name not in readers:
             raise Unknown(name)
+        self.subject, self.lacking = name, []
         return readers[name]()
+
+    def _named(self, letters: str) -> list[Target]:
+        """Return the jobs of a name; an answer says that there is no job of an unknown one."""
+        try:
+            return super()._named(letters)
+        except Unread:
+            return [letters]
+
+    def _pointed(self, mark: str) -> list[Target]:
+        """Return the jobs that are pointed to; without any, the answer says so."""
+        try:
+            return super()._pointed(mark)
+        except Unread:
+            self.lacking.append(("jobs", mark))
+            return []
+
+    def measures(self, table: dict[str, str]) -> list[str]:
+        """Return the measures that are asked for; an answer says that some are not measured."""
+        found = super().measures(table)
+        known = labels.SUBJECTS.get(self.subject, ())
+        self.lacking += [("measure", name) for name in self.marked("measure")
+                         if (name in known and name not in table) or name == "other"]  # fmt: skip
+        return found
+
+    def reading(self, found: Reading) -> Questions:
+        """Return the questions of another reading of the same request."""
+        return Questions(found, self.known, self.state, self.now, self.text)
+
+    def says_nothing(self, field: str, words: str) -> bool:
+        """Return whether a part asks for nothing else: now, any GPU, one, or what was so before."""
+        if field in ("time", "time2"):
+            return NOW.fullmatch(words) is not None
+        if field == "gpus":
+            return _ANY_CARD.fullmatch(unaccented(words.casefold())) is not None
+        if field == "compare":
+            sides = self.letters("jobs") or self.letters("gpus")
+            return words == "each" and len(sides) != 1
+        if field == "user":
+            return words == "@me" and not self.known.me
+        return field == "count" and words.casefold() in ARTICLES
 
     def _code(self) -> list[Query]:
         if jobs := self.letters("jobs"):
@@ -99,12 +170,15 @@ class Questions(Values):
                 changes.pop("aggregate", None)  # jobs are listed from the newest one on
         if self.marked("when"):
             changes["when"] = True
+        if (self.letters("above") or self.letters("below")) and query.subject == "jobs":
+            query = msgspec.structs.replace(query, measure=query.measure or "duration")
+        said = (*self.letters("above"), *self.letters("below"))
+        if said and not query.measure:
+            raise Unread(said[0])
         bounds = [
             Where(query.measure, **{field: self._bound(query, field)})
             for field in ("above", "below") if self.letters(field)
         ]  # fmt: skip
-        if bounds and not query.measure:
-            raise Unread(" ".join((*self.letters("above"), *self.letters("below"))))
         return msgspec.structs.replace(query, where=tuple(bounds), **changes)
 
     def _bound(self, query: Query, field: str) -> float:
@@ -117,36 +191,102 @@ class Questions(Values):
             return convert(token.value, token.unit, unit)
         return convert(token.value, "GB", "B") if unit == "B" else token.value
 
+    def _cards(self) -> tuple[tuple[int, ...], str]:
+        """Return the GPUs that are named by a number or a place, or words of their names."""
+        devices, letters = self.devices(), (*self.letters("gpus"), *self.letters("gpu_type"))
+        words = [one for one in letters if not _ANY_CARD.fullmatch(unaccented(one.casefold()))]
+        return devices, "" if devices or not words else words[0]
+
+    def _excluded(self) -> tuple[int, ...]:
+        """Return the GPUs that are left out: the others are asked for, or all but some."""
+        if "@others" in self.marked("gpus"):
+            return self.state.devices
+        found = [n for letters in self.letters("except") for n in numbers_in(tokens(letters))]
+        if self.letters("except") and not found:
+            raise Unread(self.letters("except")[0])
+        return tuple(found)
+
+    def _by(self, subject: str) -> str:
+        """Return what rows are grouped by, as far as the subject has such groups."""
+        known = _OWNERS | _PERIODS if subject == "jobs" else _PERIODS
+        return next((by for by in self.marked("by") if by in known), "")
+
     def _gpus(self) -> list[Query]:
-        self.refuse("group")
         others = self.marked("user") == ["@others"]  # anybody's use answers for them
         jobs, user = self.jobs(), "" if others else self.user()
         span, found = self._device_time(), []
+        owned = bool(jobs or user or self.group() or _OWNERS & {*self.marked("by")})
         for measure in self.measures(DEVICE_FIELDS):
-            if measure in _HELD and "newest" in self.marked("which"):
+            held = measure in _HELD
+            if held and "newest" in self.marked("which"):
                 past = Span(0.0, self.now) if span is None else span
                 found.append(self._shaped(self._of_jobs(measure, jobs, user, past)))
-                continue
-            if jobs or user or (span is not None and measure in _HELD):
+            elif self.letters("ahead") and (held or not measure):
+                found.append(self._then())
+            elif owned or (held and span is not None and not self._by("devices")):
                 found.append(self._of_jobs(measure, jobs, user, span))
-                continue
-            if self.letters("ahead"):
+            elif self.letters("ahead"):
                 found.append(self._ahead(measure))
-                continue
-            if span is not None and measure in _TOLD:
+            elif measure == "holder" and self.marked("when"):
+                found.append(Query("jobs", "start", states=_RUNNING, devices=self.devices()))
+            elif span is not None and measure in _TOLD:
                 found.append(Query("alerts", devices=self.devices(), time=span))
-                continue
-            cost = "cost" in self.marked("measure") and measure == "energy"
-            use = [s for s in self.marked("states") if s in ("idle", "busy")]
-            query = Query("devices", measure, devices=self.devices(), time=span,
-                          states=tuple(use[:1]), text=COST if cost else "",
-                          amount=self._price() if cost else 0.0)  # fmt: skip
-            if span is not None and not SUBJECTS["devices"].measures[measure or "util"].history:
-                raise Unread(measure)
-            if measure == "energy" and span is not None and not query.devices:
-                query = msgspec.structs.replace(query, aggregate="sum")
-            found.append(self._shaped(query))
-        return [self._compared(one) for one in found]
+            else:
+                found.append(self._compared(self._of_devices(measure, span)))
+        return found
+
+    def _of_devices(self, measure: str, span: Span | None) -> Query:
+        cost = "cost" in self.marked("measure") and measure == "energy"
+        use = [s for s in self.marked("states") if s in ("idle", "busy")]
+        if span is not None and not SUBJECTS["devices"].measures[measure or "util"].history:
+            if measure != "use" and self.letters("time"):
+                raise Unread(" ".join(self.letters("time")))
+            measure = "util" if measure == "use" else measure
+        devices, model = self._cards()
+        self.lacking += [("states", one) for one in use[:1] if span is not None]
+        query = Query("devices", measure, devices=devices, model=model, exclude=self._excluded(),
+                      time=span, states=tuple(use[:1]) if span is None else (),
+                      by=self._by("devices"))  # fmt: skip
+        if cost:
+            priced = {"amount": self._price(), "unit": self._currency()}
+            query = msgspec.structs.replace(query, text=COST, **priced)
+        elif to := self._unit_of(measure):
+            query = msgspec.structs.replace(query, to=to)
+        if measure == "energy" and (cost or span is not None) and not devices:
+            query = msgspec.structs.replace(query, aggregate="sum")
+        query = self._shaped(query)
+        if measure == "energy" and query.when:  # the highest energy is that of a day
+            how = "min" if query.aggregate == "min" else "max"
+            return msgspec.structs.replace(query, when=False, by="day", extreme=True, aggregate=how)
+        return query
+
+    def _unit_of(self, measure: str) -> str:
+        """Return the unit in which a measure is asked for; empty if it has no such unit."""
+        units = [unit_of(unaccented(t.norm)) for t in tokens(" ".join(self.letters("to")))]
+        unit = next(filter(None, units), "")
+        own = SUBJECTS["devices"].measures[measure].unit if measure else ""
+        return unit if unit and kind_of(unit) == kind_of(own) else ""
+
+    def _currency(self) -> str:
+        """Return the currency that is said with a price, or in which a cost is asked for."""
+        said = self.letters("to") or _CURRENCY.findall(" ".join(self.letters("price")))
+        last = self.state.last
+        before = last.unit if last is not None and COST in (last.text, last.to) else ""
+        return said[0] if said else before
+
+    def _then(self) -> Query:
+        """Return the question which jobs run at a time to come."""
+        begin, _ = self._coming()
+        return Query("jobs", ahead=max(begin - self.now, 1.0), user=self.user(),
+                     devices=self.devices())  # fmt: skip
+
+    def _coming(self) -> tuple[float, float]:
+        """Return the begin and the end of the time to come. Raises Unread if it is none."""
+        letters = " ".join((*self.letters("ahead"), *self.letters("begin")))
+        found = span_ahead(letters, self.now)
+        if found is None:
+            raise Unread(letters)
+        return found
 
     def _device_time(self) -> Span | None:
         """Return the time of a question about GPUs; who had one "before" is asked of all time."""
@@ -180,9 +320,15 @@ class Questions(Values):
     def _costed(self, query: Query) -> Query:
         """Return a question for the energy of jobs with the price, if its cost is asked for."""
         asked = "cost" in self.marked("measure") or bool(self.letters("price"))
+        asked = asked or _CURRENCY.search(" ".join(self.letters("to"))) is not None
         if query.measure != "energy" or not asked:
             return query
-        return msgspec.structs.replace(query, to=COST, amount=self._price())
+        priced = {"to": COST, "amount": self._price(), "unit": self._currency()}
+        if query.other is not None:
+            query = msgspec.structs.replace(
+                query, other=msgspec.structs.replace(query.other, **priced)
+            )
+        return msgspec.structs.replace(query, **priced)
 
     def _of_jobs(
         self, measure: str, jobs: tuple[Target, ...], user: str, span: Span | None
@@ -191,32 +337,47 @@ class Questions(Values):
 
         Raises Unread if no job says what is asked.
         """
-        held = measure in _HELD
+        held, by = measure in _HELD, self._by("jobs")
         if not held and measure not in ("energy", "power"):
-            raise Unread(user or "jobs")
-        query = Query("jobs", _HELD.get(measure, "energy"), jobs=jobs, user=user, time=span,
-                      states=_RUNNING if held and span is None else (),
+            if by:
+                raise Unread("by")
+            raise Unread(" ".join(self.letters("user") or self.letters("group")) or "user")
+        wanted = "gpu_hours" if held and by else _HELD.get(measure, "energy")
+        query = Query("jobs", wanted, jobs=jobs, user=user, group=self.group(), time=span, by=by,
+                      states=_RUNNING if held and span is None and not by else (),
                       devices=() if jobs else self.devices())  # fmt: skip
         query = self._costed(query)
-        return query if held or len(jobs) == 1 else msgspec.structs.replace(query, aggregate="sum")
+        if by:
+            return self._shaped(query)
+        if not held and len(jobs) != 1:
+            query = msgspec.structs.replace(query, aggregate="sum")
+        return query if held else self._compared(query)
 
     def _compared(self, query: Query) -> Query:
-        earlier = self.time("time2") if self.letters("time2") else None
-        if earlier is not None and query.time is not None:
-            query = msgspec.structs.replace(query, aggregate=query.aggregate or "mean")
-            return msgspec.structs.replace(
-                query, other=msgspec.structs.replace(query, time=earlier)
-            )
-        if earlier is not None:
-            raise Unread("time2")
-        if not self.marked("compare"):
+        """Return a question with what it is compared with, if that is asked for."""
+        asked = self.marked("compare")
+        if self.letters("time2") or ("before" in asked and query.time is not None):
+            return self._with_earlier(query)
+        if not asked:
             return query
         if query.measure == "use":
             query = msgspec.structs.replace(query, measure="")
         sides = query.devices if query.subject == "devices" else query.jobs
-        if query.subject == "jobs" and len(sides) == 1 and "before" in self.marked("compare"):
+        if query.subject == "jobs" and len(sides) == 1 and "before" in asked:
             return msgspec.structs.replace(query, other=Query("jobs", text=PREVIOUS))
-        if self.marked("compare") != ["each"]:
+        measured = SUBJECTS[query.subject].measures.get(query.measure)
+        if query.subject == "devices" and measured is not None and measured.history:
+            if "before" in asked:
+                query = msgspec.structs.replace(query, aggregate="mean")
+                past = Span(self.now - _USUAL_S, self.now)
+                usual = msgspec.structs.replace(query, time=past)
+                return msgspec.structs.replace(query, other=usual)
+            if "others" in asked and sides:
+                rest = msgspec.structs.replace(query, devices=(), exclude=sides, aggregate="mean")
+                return msgspec.structs.replace(query, other=rest)
+        if "others" in asked and query.subject == "devices":
+            return msgspec.structs.replace(query, devices=())  # the rows show which is unlike them
+        if "each" not in asked:
             raise Unread("compare")
         if len(sides) != 2 or query.measure in _TEXTS:
             return query  # its rows stand one below the other
@@ -224,22 +385,65 @@ class Questions(Values):
         other = msgspec.structs.replace(query, **{field: sides[1:]})
         return msgspec.structs.replace(query, **{field: sides[:1], "other": other})
 
+    def _with_earlier(self, query: Query) -> Query:
+        """Return a question beside the same one about another time.
+
+        Raises Unread if the other time is none, or what is asked for has no value for a time.
+        """
+        letters, how = " ".join(self.letters("time2")), query.aggregate
+        if query.subject == "devices":
+            measure = SUBJECTS["devices"].measures.get(query.measure)
+            if measure is None or not measure.history:
+                raise Unread(letters or "compare")
+            how = how or "mean"
+        elif not how:
+            how = "count" if not query.measure else "sum" if query.measure in _SUMMED else "mean"
+            if query.measure and query.measure in _TEXTS | {"reason", "failure", "user"}:
+                raise Unread(letters or "compare")
+        earlier = self._earlier(letters, query.time)
+        query = msgspec.structs.replace(query, aggregate=how, by="", extreme=False)
+        return msgspec.structs.replace(query, other=msgspec.structs.replace(query, time=earlier))
+
+    def _earlier(self, letters: str, span: Span | None) -> Span | None:
+        """Return the other time of a comparison: one that is named, or the one before."""
+        found = None
+        if letters:
+            try:
+                found = self.time("time2")
+            except Unread:
+                if not _BEFORE.search(unaccented(letters.casefold())):
+                    raise
+        if found is not None and found != span:
+            return found
+        if span is None or span.since <= 0:
+            raise Unread(letters or "compare")
+        length = max(span.until - span.since, 3600.0)
+        return Span(span.since - length, span.since)
+
     def _jobs(self) -> list[Query]:
-        self.refuse("time2", "except", "words")
-        timed = {"time_left", "start", "end"} & {*self.marked("measure")}
-        if not timed and self.marked("states") != ["queued"]:
-            self.refuse("ahead")  # an answer with a moment can be compared with that time
+        self.refuse("except", "words")
         jobs, group = ((), self.group()) if self._speaks_of_nothing() else self.targets()
+        self.lacking += [("jobs", "@it")] if self._speaks_of_nothing() else []
         found = [
             Query("jobs", self._about(measure, jobs), jobs=jobs,
                   states=self._states_of(jobs, measure),
-                  user=self.user(), group=group, time=self.time(),
-                  devices=self.devices() if not jobs else (),
+                  user=self.user(), group=group, time=self.time(), by=self._by("jobs"),
+                  devices=self.devices() if not jobs else (), ahead=self._until(measure),
                   tag=(self.letters("tag") or [""])[0])
             # what is still to end is told before what has ended
             for measure in sorted(self.measures(JOB_FIELDS), key="end".__eq__)
         ]  # fmt: skip
         return [self._costed(self._compared(self._of_newest(self._shaped(one)))) for one in found]
+
+    def _until(self, measure: str) -> float:
+        """Return the seconds until the time to come by which jobs shall have ended, or at which
+        they shall run; 0.0 without one. Raises Unread for other measures."""
+        if not self.letters("ahead"):
+            return 0.0
+        begin, end = self._coming()
+        if measure not in ("", "state", "estimate", "start", "end"):
+            raise Unread(" ".join(self.letters("ahead")))
+        return max((begin if measure in ("", "state") else end) - self.now, 1.0)
 
     def _about(self, measure: str, jobs: tuple[Target, ...]) -> str:
         """Return a measure; how long a job usually takes is what is expected of it."""
@@ -263,12 +467,12 @@ class Questions(Values):
 
     def _speaks_of_nothing(self) -> bool:
         """Return whether `it` stands for a job, and no job was spoken of."""
-        pointed = [mark for mark in self.marked("jobs") if mark in ("@it", "@them")]
+        pointed = {*self.marked("jobs")} - {"@newest", "@oldest", "@all"}
         return bool(pointed) and not self.state.jobs and not self.letters("jobs")
 
     def _states_of(self, jobs: tuple[Target, ...], measure: str) -> tuple[str, ...]:
         named = [job for job in jobs if isinstance(job, str)]
-        if self.states() and len(named) == len(jobs):
+        if self.states() and (len(named) == len(jobs) or len(jobs) > 1):
             return self.states()
         if jobs:
             return ()
@@ -285,17 +489,34 @@ class Questions(Values):
         return [self._shaped(query)]
 
     def _users(self) -> list[Query]:
-        self.refuse("time2", "ahead", "limit", "above", "below")
-        table = {"gpu_hours": "gpu_hours", "energy": "energy", "jobs": "", "gpus": "gpu_hours",
-                 "limits": "limits"}  # fmt: skip
-        (measure, *_) = self.measures(table) if self.marked("measure") != ["jobs"] else [""]
-        if measure == "limits":
-            return [Query("queue")]
-        user = self.user()
-        query = Query("jobs", measure, user=user, time=self.time(), by="" if user else "user",
-                      states=self.states(),
-                      aggregate="sum" if user and measure else "count" if user else "")  # fmt: skip
-        return [self._costed(query)]
+        asked, user, span = self.marked("measure"), self.user(), self.time()
+        if "limits" in asked:
+            more = ["gpu_hours"] if "gpu_hours" in asked else []
+            limit = Query("limits", user=user)
+            limit = Query("queue", group=self.group()) if self.group() else limit
+            return [limit, *(self._of_user(one, user, span) for one in more)]
+        table = {"gpu_hours": "gpu_hours", "energy": "energy", "jobs": "", "activity": "",
+                 "gpus": "gpus" if span is None else "gpu_hours", "memory": "memory"}  # fmt: skip
+        if {"activity", "jobs", "gpus"} & {*asked} and _PERIODS & {*self.marked("by")}:
+            return [self._shaped(Query("devices", "util", time=span, by=self._by("devices")))]
+        return [self._of_user(one, user, span) for one in self.measures(table)]
+
+    def _of_user(self, measure: str, user: str, span: Span | None) -> Query:
+        """Return what a user used, or each user or group."""
+        several = self.marked("which") or self.marked("compare") in (["each"], ["others"])
+        user = "" if several else user
+        group, by = self.group(), self._by("jobs")
+        whole = bool(user or group or "sum" in self.marked("combine")) and not by
+        held = measure == "gpus" or (not span and "activity" in self.marked("measure"))
+        query = Query("jobs", measure, user=user, group=group, time=span,
+                      by="" if whole else by or "user",
+                      states=self.states() or (_RUNNING if held else ()))  # fmt: skip
+        query = self._shaped(query)
+        if whole and not query.aggregate:
+            how = "sum" if measure else "count"
+            query = msgspec.structs.replace(query, aggregate=how)
+        compared = query if several else self._compared(query)
+        return self._costed(compared)
 
     def _alerts(self) -> list[Query]:
         measure = "rules" if "thresholds" in self.marked("measure") else ""
@@ -304,9 +525,28 @@ class Questions(Values):
         return [Query("alerts", measure, devices=self.devices(), jobs=self.jobs(),
                       time=self.time())]  # fmt: skip
 
+    def _actions(self) -> list[Query]:
+        """Return the question what was done with jobs, and when."""
+        jobs = () if self._speaks_of_nothing() else self.jobs()
+        newest = 1 if "newest" in self.marked("which") else 0
+        return [Query("events", jobs=jobs, states=self.states() if not jobs else (),
+                      user=self.user(), group=self.group(), time=self.time(),
+                      limit=self.number("limit") or newest)]  # fmt: skip
+
+    def _bookings(self) -> list[Query]:
+        span = self.time()
+        if self.letters("ahead") or self.letters("begin"):
+            begin, end = self._coming()
+            span = Span(begin, end)
+        return [Query("bookings", devices=self.devices(), user=self.user(), time=span)]
+
     def _capacity(self) -> list[Query]:
-        self.refuse("gpu_type")
+        span = None
+        if self.letters("begin") or self.letters("ahead"):
+            begin, end = self._coming()
+            span = Span(begin, end)
         return [Query("capacity", gpus=self.number("count") or 0, amount=self.size("memory"),
+                      model=" ".join(self.letters("gpu_type")), time=span,
                       limit=self.number("limit") or 0)]  # fmt: skip
 
     def _settings(self) -> list[Query]:
@@ -328,6 +568,7 @@ class Questions(Values):
 
     def _models(self) -> list[Query]:
         asked = self.marked("measure")
+        self.lacking += [("measure", one) for one in asked if one in ("size", "requests")]
         if "speed" in asked or "other" in asked:
             raise Unknown(", ".join(asked))
         if "assistant" in asked:

@@ -45,9 +45,10 @@ _THIS = {
     "morning": "this morning|heute? (?:morgen|fruh|vormittag)|ce matin|esta manana",
     "afternoon": "this afternoon|heute nachmittag|cet apres midi|esta tarde",
     "evening": "this evening|heute abend|ce soir",
-    "night": "last (?:night|nite)|tonight|overnight|over night|during the night|letzte nacht"
-    "|heute nacht|vergangene nacht|uber nacht|in der nacht|cette nuit|la nuit derniere|la nuit"
-    "|anoche|esta noche|la noche pasada|durante la noche|(?:en |de )?(?:la )?madrugada",
+    "night": "last (?:night|nite)|all night|tonight|overnight|over night|during the night"
+    "|letzte nacht|die ganze nacht|heute nacht|vergangene nacht|uber nacht|in der nacht|cette nuit"
+    "|la nuit derniere|toute la nuit|la nuit|toda la noche|anoche"
+    "|esta noche|la noche pasada|durante la noche|(?:en |de )?(?:la )?madrugada",
 }
 _LAST = (
     r"(?:(?:in|over|within|during|for|wahrend|innerhalb|pendant|durante|im|in|en|au cours)\s)?"
@@ -165,11 +166,28 @@ _THIS_WEEK = re.compile(
     r"|redemarrage|arranque|reinicio|encendido)))\b"
 )
 _MONTHS = (
-    "january|januar|janvier|enero", "february|februar|fevrier|febrero", "march|marz|mars|marzo",
-    "april|avril|abril", "may|mai|mayo", "june|juni|juin|junio", "july|juli|juillet|julio",
-    "august|aout|agosto", "september|septembre|septiembre", "october|oktober|octobre|octubre",
-    "november|novembre|noviembre", "december|dezember|decembre|diciembre",
+    "january|januar|janvier|enero", "february|februar|fevrier|febrero|feb",
+    "march|marz|mars|marzo", "april|avril|abril|apr", "may|mai|mayo", "june|juni|juin|junio",
+    "july|juli|juillet|julio", "august|aout|agosto|aug",
+    "september|septembre|septiembre|setiembre|sep|sept", "october|oktober|octobre|octubre|oct|okt",
+    "november|novembre|noviembre|nov", "december|dezember|decembre|diciembre|dec|dez",
 )  # fmt: skip
+_HALF_YEAR = "semester|semestre|halbjahr|half year"
+_SEASONS = {
+    3: "spring|fruhling|fruhjahr|printemps|primavera", 6: "summer|sommer|ete|verano",
+    9: "autumn|fall|herbst|automne|otono", 12: "winter|hiver|invierno",
+}  # fmt: skip
+"""Seasons by their first month."""
+_SEASON = re.compile(
+    r"\b(?P<since>since|seit|depuis|desde)? ?(?:(?:the|this|last|im|in|letzten?|diesen?|dem|der"
+    r"|dernier|cet|cette|l|le|la|el|en|este|pasad[oa]) )*"
+    rf"(?P<season>{'|'.join(_SEASONS.values())})\b"
+)
+_HALF = re.compile(
+    r"\b(?:in |im |en |todo |el |le |la |au |ce |du )*(?P<which>this|the|dieses|diesem|ce|este|el"
+    rf"|last|letzte[sn]?|vorige[sn]|dernier)? ?(?:{_HALF_YEAR})(?P<past> (?:dernier|pasado))?\b"
+)
+_LASTS = re.compile(r"last|letzte|vorige|dernier|pasado")
 _MONTH, _ORDINAL = re.compile("|".join(_MONTHS)), re.compile(r"(\d\d?)(?:st|nd|rd|th|er|eme)")
 _CALENDAR = re.compile(
     r"\b(?:(?P<since>since|seit|depuis|desde) )?(?P<led>(?:(?:in|during|for|im|fur|den|dem|en|au|le"
@@ -177,9 +195,12 @@ _CALENDAR = re.compile(
     rf"(?:(?P<name>{'|'.join(_MONTHS)})|(?P<quarter>(?:(?:this|dieses|diesem|ce|este) "
     r"(?:quarter|quartal|trimestre)))|(?P<before>(?:last|previous|letztes|letzten|vergangenen"
     r"|dernier|ultimo) (?:quarter|quartal|trimestre)|(?:trimestre) (?:dernier|pasado|anterior))"
-    r"|q n#(?P<number>\d+)|(?P<year>(?:this|dies|dieses|diesem|cette|este) (?:year|jahr|annee|ano)"
-    r"|heuer)|(?P<past>(?:last|previous|letzte[sn]|vorige[sn]|vergangene[sn]) (?:year|jahr)"
-    r"|(?:l )?(?:an|annee) (?:derniere?|passee?)|(?:el )?ano pasado))\b"
+    r"|q n#(?P<number>\d+)|(?P<year>(?:this|dies|dieses|diesem|cette|este|laufenden)"
+    r" (?:year|jahr|annee|ano)|heuer|ytd|jahresbeginn|year to date"
+    r"|(?:the )?(?:start|beginning) of (?:the|this) year|(?:le )?debut de (?:l )?annee"
+    r"|(?:principios|inicios|comienzos) de(?:l)? ano|que empezo el ano)"
+    r"|(?P<past>(?:last|previous|letzte[sn]|vorige[sn]|vergangene[sn]) (?:year|jahr)"
+    r"|(?:l )?(?:an|annee) (?:derniere?|passee?)|(?:el )?ano pasado|vorjahr))\b"
 )
 _AGO = re.compile(
     r"\b(?:q#(?P<q>\d+) (?:ago|before now)|(?:an?|one) (?P<one>minute|hour|day|week) ago"
@@ -400,6 +421,28 @@ def _calendar(match: re.Match[str], text: _Text, now: float) -> Span | None:
     return Span(begin.timestamp(), now if match["since"] else end.timestamp())
 
 
+def _season(match: re.Match[str], text: _Text, now: float) -> Span | None:
+    """Return the newest season of its name that has begun: three months."""
+    first = next(month for month, words in _SEASONS.items() if match["season"] in words.split("|"))
+    today = _midnight(now).replace(day=1)
+    begin = today.replace(month=first)
+    begin = begin.replace(year=today.year - (begin.timestamp() > now))
+    end = (begin + timedelta(days=95)).replace(day=1)
+    return Span(begin.timestamp(), now if match["since"] else end.timestamp())
+
+
+def _half(match: re.Match[str], text: _Text, now: float) -> Span | None:
+    """Return this half of the year, or the last one."""
+    today = _midnight(now).replace(day=1)
+    begin = today.replace(month=1 if today.month < 7 else 7)
+    past = _LASTS.match(match["which"] or "") or match["past"]
+    if not past:
+        return Span(begin.timestamp(), now)
+    before = (begin - timedelta(days=1)).replace(day=1)
+    before = before.replace(month=1 if before.month < 7 else 7)
+    return Span(before.timestamp(), begin.timestamp())
+
+
 def _ago(match: re.Match[str], text: _Text, now: float) -> Span | None:
     if word := match["one"] or match["one2"]:
         back = next(s for s, words in _UNIT_WORDS.items() if re.match(words, word))
@@ -453,6 +496,8 @@ _FORMS = (
     (_LAST_ONE, _last_one),
     (_THIS_WEEK, _this),
     (_CALENDAR, _calendar),
+    (_SEASON, _season),
+    (_HALF, _half),
     (_AT, _at),
 )
 

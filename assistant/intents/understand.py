@@ -67,6 +67,8 @@ class Understood(NamedTuple):
     """What the person may choose from, the likeliest first; empty if the request is clear."""
     unread: tuple[str, ...] = ()
     """Numbers that the question leaves out, which the answer says."""
+    left: tuple[tuple[str, str], ...] = ()
+    """Parts of a question that have no place in it, as fields with their letters."""
     declined: str = ""
     """`talk KIND`, `order VERB`, `ask SUBJECT` or `forbidden`: why nothing answers or does it."""
     refusal: Refusal | None = None
@@ -220,6 +222,8 @@ class _Interpreter:
         """Return why a request whose kind is sure can't be answered or carried out."""
         if isinstance(lacking, Unknown):
             return Understood(None, self.language, declined=found.head)
+        if lacking is not None and found.head.startswith("ask"):
+            return Understood(None, self.language, declined="talk unclear")
         if lacking is None or not found.head.startswith("order"):
             return None
         words = (str(lacking),) if str(lacking) and str(lacking) in self.request else ()
@@ -254,7 +258,8 @@ class _Interpreter:
         if not isinstance(best.request, Order):
             left_out = () if best.head == "manual" else guards.numbers(self.request, found)
             return Understood(best.request, self.language, best.also, best.resolved,
-                              guessed=found.chance < CERTAIN, unread=left_out)  # fmt: skip
+                              guessed=found.chance < CERTAIN, unread=left_out,
+                              left=best.left)  # fmt: skip
         if guards.is_supposed(self.request, found):
             return Understood(best.request, self.language, resolved=best.resolved, plan=True)
         against = self._against(found, best.request)
@@ -350,7 +355,8 @@ class _Interpreter:
             if isinstance(first.request, Query) and isinstance(second.request, Query):
                 also = (*first.also, second.request, *second.also)
                 return Understood(first.request, self.language, also,
-                                  (*first.resolved, *second.resolved))  # fmt: skip
+                                  (*first.resolved, *second.resolved),
+                                  left=(*first.left, *second.left))  # fmt: skip
             return Understood(None, self.language, refusal=Refusal("several", (cut[0].strip(),)))
         return None
 

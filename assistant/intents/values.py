@@ -27,13 +27,24 @@ STATES = {
     "held": ("held",),
 }  # fmt: skip
 _ORDINALS = {"@first": 0, "@second": 1, "@third": 2}
+_LISTED = (*_ORDINALS, "@last")
 _TIMES = ("time2", "ahead", "begin", "from", "until", "at", "duration")
-_NOW = re.compile(
+NOW = re.compile(
     r"(?i)(?:right |just )?now|rn|atm|at (?:the|this) moment|currently|at present|jetz\w*|grade?"
     r"|gerade|momentan|im moment|aktuell|maintenant|en ce moment|actuellement|l[aà]"
     r"|ahora(?: mismo)?|ahorita|presently|just now|ya|en este momento|actualmente"
 )
 """A question about now has no time."""
+_YEAR = re.compile(r"(?:(?:in|en|im jahr|im jahre|year) )?(20\d\d)")
+_PLACES = (
+    "first erste ersten erster premier première primera primero 1st 1er",
+    "second zweite zweiten zweiter deuxième seconde segunda segundo 2nd 2e 2ème",
+    "third dritte dritten dritter troisième tercera tercero 3rd 3e 3ème",
+    "fourth vierte vierten vierter quatrième cuarta cuarto 4th 4e 4ème",
+)
+"""GPUs that are told by their place: the first one is GPU 0."""
+_GLUED = re.compile(r"(?i)(?:gpus?|cards?|karte|carte|tarjeta)[ _-]?0*(\d+)")
+"""A GPU with its number, as in `gpu08`."""
 _NUMBERED = re.compile(r"\b(\d+)er\b")
 """A number as a German noun: `der 12er`."""
 _BARE_HOUR = re.compile(r"(?:\D* )?(?:[1-9]|1[01])(?::\d\d)?")
@@ -41,7 +52,7 @@ _BARE_HOUR = re.compile(r"(?:\D* )?(?:[1-9]|1[01])(?::\d\d)?")
 _OWNER = re.compile(r"(?:'s|’s|s['’])$")
 _CHANGED = {"more": 10, "less": -10}
 _TIMES_OVER = re.compile(r"(?i)(?P<number>-?\d+)\s?(?:x|times|mal|fois|veces)?")
-_NOWHERE = frozenset({"tokens_per_watt", "host_memory", "mode", "uptime", "serial", "checkpoint"})
+_NOWHERE = frozenset({"tokens_per_watt", "host_memory", "mode", "serial", "checkpoint", "access"})
 """Measures that nobody takes."""
 
 
@@ -136,21 +147,32 @@ class Values:
         found: list[int] = []
         for letters in self.letters("gpus"):
             numbers = numbers_in(tokens(letters))
-            if not numbers and (word := number_word(letters)) is not None:
-                numbers = [word]
+            if not numbers:
+                numbers = _device_of(letters.casefold())
             found += [n for n in numbers if n < _MOST_GPUS]
-        if not found and {"@it", "@them"} & set(self.marked("gpus")):
-            found += self.state.devices
+        if not found:
+            found = self._pointed_devices()
             self.resolved += [f"GPU {index}" for index in found]
         return tuple(dict.fromkeys(found))
+
+    def _pointed_devices(self) -> list[int]:
+        """Return the GPUs that are pointed to; without any before, the first one is GPU 0."""
+        marks, spoken_of = self.marked("gpus"), self.state.devices
+        found = list(spoken_of) if {"@it", "@them"} & {*marks} else []
+        for place in (_ORDINALS.get(mark, -1) for mark in marks if mark in _LISTED):
+            found += spoken_of[place:][:1] if spoken_of else [place] * (place >= 0)
+        return found
 
     def time(self, field: str = "time") -> Span | None:
         """Return the time that is asked about."""
         if letters := " ".join(self.letters(field)):
+            if year := _YEAR.fullmatch(letters.casefold()):
+                begin, end = (datetime(int(year[1]) + more, 1, 1).timestamp() for more in (0, 1))
+                return Span(begin, min(end, self.now))
             found = read_time(tokens(letters), self.now)
             if found is None and field == "time":  # its letters may lack an article
                 found = read_time(tokens(self.text), self.now)
-            if found is None and not _NOW.fullmatch(letters):
+            if found is None and not NOW.fullmatch(letters):
                 raise Unread(letters)
             return found.span if found is not None else None
         if field == "time" and not any(self.letters(other) for other in _TIMES):
@@ -227,8 +249,11 @@ class Values:
     def measures(self, table: dict[str, str]) -> list[str]:
         """Return the measures that are asked for. Raises Unknown for one that nobody measures."""
         asked = sorted(name for name in self.marked("measure") if name in table or name in _NOWHERE)
-        if lacking := [name for name in asked if name not in table]:
+        lacking = [name for name in asked if name not in table]
+        if lacking and len(lacking) == len(asked):
             raise Unknown(", ".join(lacking))
+        if lacking:
+            raise Unread(f"measure={lacking[0]}")
         return list(dict.fromkeys(table[name] for name in asked)) or [""]
 
     def refuse(self, *fields: str) -> None:
@@ -259,6 +284,15 @@ class Values:
         if after and sooner > begin and _BARE_HOUR.fullmatch(letters.casefold()):
             return sooner.strftime("%Y-%m-%d %H:%M")  # from 14:00 until 6
         return found
+
+
+def _device_of(letters: str) -> list[int]:
+    """Return the index of a GPU that is said by a word, by its place, or as `gpu08`."""
+    if (word := number_word(letters)) is not None:
+        return [word]
+    if glued := _GLUED.fullmatch(letters):
+        return [int(glued[1])]
+    return [place for place, words in enumerate(_PLACES) if letters in words.split()]
 
 
 def numbers_in(parts: list[Token]) -> list[int]:

@@ -11,8 +11,10 @@ _FOLDERS = ("answers", "tools", "host", "language", "intents", "reports")
 _TABLES = ("TERMS", "_TITLES", "_STANDINGS", "_SENTENCES", "_REASONS", "_REMEDIES", "_PROBLEMS",
            "_EXAMPLES", "_ABILITIES", "_CHANGED", "_NO_GPU", "_SAID", "_DECLINED",
            "MEANINGS", "GUIDES", "_OUTCOME", "_METRICS",
-           "_SUBJECTS", "_TALK", "_ELSEWHERE")  # fmt: skip
+           "_SUBJECTS", "_TALK", "_ELSEWHERE", "_WITHOUT", "HEADS")  # fmt: skip
 """Tables and constants of texts that are looked up by a variable."""
+_COUNTED = ("_ALIKE", "_IN_STATE")
+"""Tables of texts with their plural forms."""
 
 
 def messages() -> dict[str, str]:
@@ -28,6 +30,9 @@ def _of_module(tree: ast.Module) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and _assigned(node) in _TABLES:
             yield from ((text, "") for text in _values(node.value))
+        elif isinstance(node, ast.Assign) and _assigned(node) in _COUNTED:
+            pairs = node.value.values if isinstance(node.value, ast.Dict) else []
+            yield from (tuple(_values(pair))[:2] for pair in pairs)  # type: ignore[misc]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
             texts = list(_strings(node.args[0]))
             if node.func.attr == "count" and len(node.args) > 1:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 
 from gpudeck.assistant.facts.devices import largest_error, source, source_name, subject
+from gpudeck.assistant.facts.phrases import plain
 from gpudeck.assistant.facts.usage import energy_facts
-from gpudeck.assistant.query.costs import with_cost
+from gpudeck.assistant.query.groups import by_time
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
 from gpudeck.assistant.query.shape import finite, shaped
@@ -40,17 +42,18 @@ def devices(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     if snapshot.is_recorded:
         notes = (*notes, Note("replay", (snapshot.recording,)))
     if query.ahead:
-        return with_cost(query, _energy_ahead(query, states, notes, snapshot.time), snapshot)
+        return _energy_ahead(query, states, notes, snapshot.time)
+    if query.by in ("day", "hour"):
+        return by_time(daemon, query, states, notes, snapshot.time)
     measures = (query.measure,) if query.measure else SUBJECTS["devices"].headline
     if query.time is not None:
         if query.measure == "energy":
-            found = _energy(daemon, query, query.time, states, notes)
-            return with_cost(query, found, snapshot)
+            return _energy(daemon, query, query.time, states, notes)
         timed = [name for name in measures if SUBJECTS["devices"].measures[name].history]
         return shaped(query, _over_time(daemon, query, query.time, states, timed, notes))
     if query.measure == "energy":
         span = Span(snapshot.time - 86400.0, snapshot.time)
-        return with_cost(query, _energy(daemon, query, span, states, notes), snapshot)
+        return _energy(daemon, query, span, states, notes)
     if "use" in measures and not query.states:
         notes = (*notes, *_why_busy(states))
     errors = [
@@ -115,6 +118,17 @@ def recorded_since(daemon: Client, snapshot: Snapshot) -> float | None:
 def _chosen(query: Query, snapshot: Snapshot) -> tuple[list[DeviceState], tuple[Note, ...]]:
     found = list(snapshot.devices)
     present = ", ".join(label(state.device) for state in found) or "no device"
+    found = [state for state in found if state.device.index not in query.exclude]
+    if query.model:
+        found = [state for state in found if _is_called(query.model, state)]
+        if not found:
+            raise NotFound(
+                phrase(
+                    "no GPU of this machine is called {name}; it has {devices}",
+                    name=plain(query.model, 40),
+                    devices=present,
+                )
+            )
     if query.text == "cpu":
         found = [state for state in found if state.device.kind == "cpu"]
         if not found:
@@ -135,6 +149,12 @@ def _chosen(query: Query, snapshot: Snapshot) -> tuple[list[DeviceState], tuple[
             )
         return found, tuple(Note("no device", (index,)) for index in missing)
     return found, ()
+
+
+def _is_called(words: str, state: DeviceState) -> bool:
+    """Return whether the name of a device, its model or its machine has all words."""
+    name = f"{state.device.name} {label(state.device)}".casefold()
+    return all(word in name for word in words.casefold().split())
 
 
 def is_free(state: DeviceState) -> bool:
@@ -179,6 +199,9 @@ def _value(state: DeviceState, name: str, now: float) -> tuple[Value, Message]:
         case "driver":
             driver = device.facts.get("driver")
             return (driver, "") if driver else (None, "not reported by this device")
+        case "uptime":
+            booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+            return (None, "not reported by this device") if device.host else (booted, "")
     if reading is None:
         return None, "the device has not been read yet"
     if name == "health":

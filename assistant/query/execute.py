@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable
 
 import msgspec
 
-from gpudeck.assistant.query import others
+from gpudeck.assistant.query import events, others
 from gpudeck.assistant.query.conversion import conversion, converted
+from gpudeck.assistant.query.costs import with_cost
 from gpudeck.assistant.query.devices import devices, recorded_since
 from gpudeck.assistant.query.find import earlier_run, named_jobs
+from gpudeck.assistant.query.groups import grouped
 from gpudeck.assistant.query.jobs import jobs
 from gpudeck.assistant.query.request import PREVIOUS, Query
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows
-from gpudeck.assistant.query.shape import shaped
 from gpudeck.assistant.query.table import ROWS, check
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
@@ -33,6 +33,8 @@ _RUN: dict[str, Callable[[Client, Query, Snapshot], Rows]] = {
     "processes": others.processes,
     "alerts": others.alerts,
     "queue": others.queue,
+    "limits": others.limits,
+    "events": events.events,
     "bookings": others.bookings,
     "machines": others.machines,
     "capacity": others.capacity,
@@ -52,7 +54,9 @@ def execute(daemon: Client, query: Query) -> Rows:
     snapshot = read_snapshot(daemon)
     if query.other is None:
         found = _since_when(daemon, query, _run(daemon, query, snapshot), snapshot)
-        return converted(found, query.to) if query.to and query.subject == "devices" else found
+        if query.to and query.subject == "devices":
+            found = converted(found, query.to)
+        return with_cost(query, found, snapshot)
     return _beside(daemon, query, query.other, snapshot)
 
 
@@ -79,18 +83,10 @@ def read_snapshot(daemon: Client) -> Snapshot:
 
 
 def _run(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
-    if not query.by or query.subject == "processes":
+    if not query.by or query.subject != "jobs":
         return _RUN[query.subject](daemon, query, snapshot)
     each = msgspec.structs.replace(query, aggregate="", limit=0, order="", extreme=False)
-    found, sums = _RUN[query.subject](daemon, each, snapshot), defaultdict[str, float](float)
-    for row in found.rows:
-        value = row.values[0] if query.measure else 1
-        name = row.label.partition(" (")[2].removesuffix(")")
-        name = str(row.values[-1]) if query.by == "user" else name
-        sums[name] += value if isinstance(value, int | float) else 0.0
-    rows = tuple(Row(f"{query.by} {name}", name, (value,)) for name, value in sums.items())
-    columns = found.columns[:1] if query.measure else (Column("Jobs"),)
-    return shaped(query, msgspec.structs.replace(found, columns=columns, rows=rows))
+    return grouped(query, jobs(daemon, each, snapshot))
 
 
 def _beside(daemon: Client, query: Query, other: Query, snapshot: Snapshot) -> Rows:
@@ -107,17 +103,17 @@ def _beside(daemon: Client, query: Query, other: Query, snapshot: Snapshot) -> R
     ]
     first, second = sides
     rows: list[Row] = []
-    for side in sides:
+    for asked, side in zip((query, other), sides, strict=True):
         if not side.rows:
             continue
         row = side.rows[0]
-        if len(side.rows) > 1 or side.total is not None:
-            row = msgspec.structs.replace(
-                row, key=side.subject, label=side.subject, values=(side.total,)
-            )
+        if len(side.rows) > 1 or (side.total is not None and side.span is not None):
+            label = "the others" if asked.exclude else side.subject
+            row = msgspec.structs.replace(row, key=side.subject, label=label, values=(side.total,))
         rows.append(msgspec.structs.replace(row, span=side.span))
     columns = first.columns[: min(len(row.values) for row in rows)] if rows else ()
-    return msgspec.structs.replace(
+    columns = (Column("Jobs"),) if query.aggregate == "count" and rows else columns
+    found = msgspec.structs.replace(
         first,
         columns=columns,
         rows=tuple(rows),
@@ -126,3 +122,4 @@ def _beside(daemon: Client, query: Query, other: Query, snapshot: Snapshot) -> R
         best="",
         left_out=0,
     )
+    return with_cost(query, found, snapshot)

@@ -11,8 +11,8 @@ from gpudeck.accel import result as results
 from gpudeck.assistant.facts.fact import QUEUE
 from gpudeck.assistant.facts.phrases import plain
 from gpudeck.assistant.query import estimates, failures
-from gpudeck.assistant.query.costs import with_cost
 from gpudeck.assistant.query.find import MAX_JOBS, named_jobs
+from gpudeck.assistant.query.groups import HELPERS
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
 from gpudeck.assistant.query.shape import shaped
@@ -55,6 +55,8 @@ class _Context:
         self.daemon, self.now = daemon, time.time()
         self.labels = {state.device.id: label(state.device) for state in snapshot.devices}
         self.notes: list[Note] = []
+        self.deadline = 0.0
+        """Whether jobs have ended by this moment is asked for; 0.0: it is not."""
         self.remedies = True
         """Whether the jobs are few enough to look into the log of each that failed."""
 
@@ -68,6 +70,14 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     if query.measure in ("reason", "failure", "estimate", "stall"):
         measures.append("state")
     found, left_out = _chosen(daemon, query, snapshot)
+    if query.ahead and not query.measure:
+        at = snapshot.time + query.ahead
+        found = [job for job in found if job.active][: 2 * _MOST_SLOW]
+        found = [job for job in found if _is_active_at(context, job, at)]
+        measures = ["state", "estimate"]
+        context.notes = [Note("then", (at,))]
+    elif query.ahead:
+        context.deadline = snapshot.time + query.ahead
     if query.states == _WAITING and not query.jobs:
         held = sum(job.spec.hold for job in found)
         found = [job for job in found if not job.spec.hold]
@@ -81,7 +91,7 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         for job in going:
             _estimated(context, job)
     wanted = [*measures, *(w.measure for w in query.where if w.measure not in measures)]
-    wanted += ["user"] if query.by == "user" else []
+    wanted += [HELPERS[query.by]] if query.by in HELPERS else []
     if _SLOW & set(measures) and len(found) > _MOST_SLOW:
         found, left_out = found[:_MOST_SLOW], left_out + len(found) - _MOST_SLOW
     context.remedies = len(found) <= _MOST_SLOW
@@ -89,7 +99,16 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     rows = tuple(_row(context, job, wanted) for job in found)
     made = Rows("jobs", columns, rows, QUEUE, context.now, query.time,
                 notes=tuple(context.notes), left_out=left_out)  # fmt: skip
-    return with_cost(query, shaped(query, made), snapshot)
+    return shaped(query, made)
+
+
+def _is_active_at(context: _Context, job: j.Job, at: float) -> bool:
+    """Return whether a job that waits or runs will probably run at a moment."""
+    if isinstance(job.state, j.Queued):
+        begins = context.daemon.foresee_job(job.id).at
+        return begins is not None and begins <= at
+    left = estimates.time_left(context.daemon, job, context.now)
+    return left is None or context.now + left.seconds > at
 
 
 def _reports_progress(job: j.Job) -> bool:
@@ -281,6 +300,9 @@ def _estimated(context: _Context, job: j.Job) -> estimates.Estimate | None:
     found = estimates.time_left(context.daemon, job, context.now)
     if found is not None:
         values = (job.id, found.seconds, found.low, found.high, found.runs, context.now)
+        if context.deadline and isinstance(job.state, j.Running):
+            ends = context.now + found.seconds
+            context.notes.append(Note("deadline", (job.id, ends, context.deadline, context.now)))
         context.notes.append(Note("estimate", values))
     return found
 
@@ -383,6 +405,7 @@ _MEASURES: dict[str, Callable[[_Context, j.Job], _Pair]] = {
     "energy": _used("energy"),
     "gpu_hours": _gpu_hours,
     "user": lambda context, job: (user_of(job), ""),
+    "group": lambda context, job: (plain(job.spec.group, 60) or None, "it is in none"),
     "memory": _used("memory"),
     "util": _used("util"),
     "tflops": _tflops,

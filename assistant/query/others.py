@@ -22,6 +22,7 @@ from gpudeck.scheduler.protocol.devices import Process
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Queued
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
+from gpudeck.scheduler.protocol.user_limits import EVERYBODY
 from gpudeck.scheduler.protocol.wait_texts import explain
 
 _SETTINGS = phrase("settings")
@@ -178,8 +179,24 @@ def queue(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     return Rows("queue", columns, tuple(rows), QUEUE, snapshot.time, notes=notes)
 
 
+def limits(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
+    """Return how much users may use: all limits that are set, or those of one user."""
+    known = snapshot.settings.limits
+    if query.user:
+        found = known.get(query.user) or known.get(EVERYBODY)
+        known = {query.user: found} if found is not None else {}
+    rows = tuple(
+        Row(f"user {name}", plain(name, 40),
+            (one.gpus or "any", one.gpu_hours or "any"))
+        for name, one in sorted(known.items())
+    )  # fmt: skip
+    columns = (Column("gpus"), Column("hours", "h"))
+    return Rows("limits", columns, rows, _SETTINGS, snapshot.time)
+
+
 def bookings(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     """Return the bookings that are not over, in order of their begin."""
+    indices = {state.device.id: state.device.index for state in snapshot.devices}
     labels = {state.device.id: label(state.device) for state in snapshot.devices}
     known = sorted(snapshot.settings.reservations.items(), key=lambda item: item[1].begin)
     rows = tuple(
@@ -190,9 +207,13 @@ def bookings(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         )
         for number, booking in known
         if booking.end > snapshot.time
+        and (not query.devices or {indices.get(gpu) for gpu in booking.gpus} & {*query.devices})
+        and (query.time is None or booking.begin <= query.time.until)
+        and (query.time is None or booking.end >= query.time.since)
+        and query.user.casefold() in str(booking.holder).casefold()
     )
     columns = (Column("holder"), Column("begin", "moment"), Column("end", "moment"))
-    return Rows("bookings", columns, rows, _SETTINGS, snapshot.time)
+    return Rows("bookings", columns, rows, _SETTINGS, snapshot.time, query.time)
 
 
 def machines(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
@@ -212,7 +233,9 @@ def capacity(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     """Return where and when such a job would start, by a dry run of the daemon."""
     wanted = query.gpus or (1 if query.amount or snapshot.devices else 0)
     count = query.limit or 1
-    options = {"gpus": wanted, **({"memory": round(query.amount)} if query.amount else {})}
+    begin = max(snapshot.time, query.time.since) if query.time is not None else 0.0
+    said = {"memory": round(query.amount), "gpu_type": query.model, "begin": begin}
+    options = {"gpus": wanted} | {name: value for name, value in said.items() if value}
     columns = (Column("start", "moment"), Column("devices"), Column("reason"))
     row: Row
     try:

@@ -51,6 +51,10 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True, tag="query"):
     """Empty: the subject's headline measures."""
     devices: tuple[int, ...] = ()
     """Indices of GPUs; empty: all devices."""
+    exclude: tuple[int, ...] = ()
+    """Indices of GPUs that are left out."""
+    model: str = ""
+    """Only GPUs whose model or name has these words."""
     jobs: tuple[Target, ...] = ()
     states: tuple[str, ...] = ()
     user: str = ""
@@ -66,7 +70,7 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True, tag="query"):
     when: bool = False
     """The moment of the highest or lowest value is asked for."""
     by: str = ""
-    """Rows are added up by `user` or `name`; without a measure they are counted."""
+    """Rows are added up by one of the table's groupings; without a measure they are counted."""
     order: Literal["", "up", "down"] = ""
     limit: int = 0
     """The most rows; of capacity, so many jobs at once."""
@@ -75,12 +79,14 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True, tag="query"):
     amount: float = 0.0
     """Bytes that a job would need, or the value to convert."""
     unit: str = ""
+    """The unit of the amount; of a cost, the currency that it is asked for in."""
     to: str = ""
     gpus: int = 0
     tag: str = ""
     """Only jobs with this tag."""
     ahead: float = 0.0
-    """Energy or its cost is asked for so many seconds from now on, at the present power."""
+    """Energy or its cost is asked for so many seconds from now on, at the present power; of jobs,
+    what runs then, or whether they have ended by then."""
     text: str = ""
     """Words to search for, or the name of a setting, an error or a command."""
 

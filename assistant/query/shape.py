@@ -63,5 +63,11 @@ def aggregated(query: Query, found: Rows) -> Rows:
     )
 
 
+def combined(how: str, values: Sequence[Value]) -> Value:
+    """Return the sum, mean or highest of the values that are known; None without any."""
+    known = [float(value) for value in values if isinstance(value, int | float) and finite(value)]
+    return _COMBINE[how](known) if known else None
+
+
 def finite(value: Value) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)

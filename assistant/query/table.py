@@ -45,8 +45,9 @@ AGGREGATES = {
     "first": "first",
     "last": "last",
 }
-GROUPINGS = ("user", "name")
-"""Rows are added up by the user of processes or jobs, or by the name of jobs."""
+GROUPINGS = ("user", "name", "group", "day", "hour")
+"""Rows are added up by the user of processes or jobs, by what names jobs, or by their time; values
+of devices by days, or by hours."""
 _TEXTS = frozenset({"throttle", "xid"})
 """Fields of readings whose texts say more than their numbers."""
 
@@ -60,6 +61,7 @@ _DEVICE = {
     "holder": Measure("Holder"),
     "health": Measure("Health"),
     "driver": Measure("Driver"),
+    "uptime": Measure("On since", "moment"),
     "flops_per_watt": Measure("Rate per watt", "GFLOP/s per W"),
 }
 _JOB = {
@@ -77,6 +79,7 @@ _JOB = {
     "energy": Measure("Energy", "J"),
     "gpu_hours": Measure("GPU hours", "h"),
     "user": Measure("User"),
+    "group": Measure("Group"),
     "memory": Measure("Peak memory on a GPU", "B"),
     "util": Measure("Avg utilisation", "%"),
     "tflops": Measure("Rate", "TFLOP/s"),
@@ -136,7 +139,7 @@ SUBJECTS = {
         "GPUs, or the CPU of a machine without one",
         _DEVICE,
         ("use", "util", "mem_used", "tflops", "temp", "power"),
-        ("devices", "states", "where", "time"),
+        ("devices", "exclude", "model", "states", "where", "time"),
     ),
     "jobs": Subject(
         "jobs that wait, run or have ended",
@@ -166,10 +169,30 @@ SUBJECTS = {
         ("devices", "jobs", "time"),
     ),
     "queue": Subject("the queue and its groups", {}, (), ("group",)),
-    "bookings": Subject("for whom GPUs are kept, and when"),
+    "limits": Subject(
+        "how much users may use",
+        {"gpus": Measure("GPUs at once"), "hours": Measure("GPU hours in seven days", "h")},
+        (),
+        ("user",),
+    ),
+    "events": Subject(
+        "what was done with jobs, and when",
+        {
+            "time": Measure("When", "moment"),
+            "what": Measure("What"),
+            "text": Measure("Details"),
+            "user": Measure("User"),
+        },
+        (),
+        ("jobs", "states", "user", "group", "time"),
+    ),
+    "bookings": Subject("for whom GPUs are kept, and when", {}, (), ("devices", "user", "time")),
     "machines": Subject("other machines that are watched"),
     "capacity": Subject(
-        "where and when a job would start (a dry run)", {}, (), ("gpus", "amount", "limit")
+        "where and when a job would start (a dry run)",
+        {},
+        (),
+        ("gpus", "amount", "limit", "model", "time"),
     ),
     "settings": Subject("settings with their values", {}, (), ("text",)),
     "models": Subject(
@@ -192,8 +215,8 @@ SUBJECTS = {
     "report": Subject("a report on a job or a time", {}, (), ("jobs", "time", "text")),
     "help": Subject("what the assistant can do"),
 }
-ROWS = ("devices", "jobs", "processes", "alerts", "queue", "bookings", "machines", "capacity",
-        "settings", "models", "conversion")  # fmt: skip
+ROWS = ("devices", "jobs", "processes", "alerts", "queue", "limits", "events", "bookings",
+        "machines", "capacity", "settings", "models", "conversion")  # fmt: skip
 """Subjects whose answers are rows; the others quote, search or report."""
 
 WORKLOADS = tuple(workload.name for workload in catalog.WORKLOADS)
@@ -254,7 +277,7 @@ def check(query: Query) -> Query:
                 states=", ".join(states),
             )
         )
-    for name in ("devices", "jobs", "time", "states", "user", "group", "tag"):
+    for name in ("devices", "exclude", "model", "jobs", "time", "states", "user", "group", "tag"):
         if getattr(query, name) and name not in subject.filters:
             raise UserError(
                 phrase("{subject} cannot be chosen by {name}", subject=query.subject, name=name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.intents.guards import Refusal
 from gpudeck.assistant.intents.understand import LONGEST_REQUEST
@@ -41,8 +43,6 @@ _DECLINED = {
     "Nothing was changed.",
     "unclear": "I do not know which job or GPU you mean. Name it, for example by its number.",
     "unmeasured": "GPU Deck does not measure or keep that, so I have no value for it.",
-    "actions": "I do not know who did what. The timeline of a job says when it was submitted, "
-    "changed, moved or cancelled: `gpudeck jobs 7`, or the page Jobs.",
     "backend": "I do not know which kernel a job uses. In a terminal, `gpudeck run attention` "
     "measures the backends of this machine; the manual's page on attention says how one is chosen.",
 }
@@ -137,6 +137,38 @@ def refusal(found: Refusal, words: Words) -> str:
 def left_out(unread: tuple[str, ...], words: Words) -> str:
     """Say which words a query leaves out."""
     return words.text("I do not understand {words}, and left it out.", words=quoted(unread))
+
+
+_WITHOUT = {
+    "by": "I cannot break this down like that.",
+    "compare": "I have nothing to compare this with.",
+    "when": "I do not know when that was or will be.",
+    "measure": "GPU Deck does not measure all of what you ask for.",
+    "user": "This is for everybody, not for one user.",
+    "folder": "I cannot limit this to a folder.",
+    "jobs": "You named no job, so this is about all that come into question.",
+    "states": "How long GPUs were idle or busy is not counted; this is how much they were used.",
+}
+"""What is said of parts of a question without letters, by their fields."""
+
+
+def without(left: Sequence[tuple[str, str]], words: Words) -> list[str]:
+    """Say in a sentence each which parts of a question the answer does not take into account.
+
+    Args:
+        left: Their fields with their letters, or with a mark of the encoder.
+        words: The language.
+    """
+    marked = [field for field, letters in left if letters.startswith("@") or field in _MARKS]
+    spoken = tuple(letters for field, letters in left if field not in marked)
+    found = [words.text(_WITHOUT[field]) for field in dict.fromkeys(marked) if field in _WITHOUT]
+    if spoken:
+        said = ", ".join(quoted((one,)) for one in spoken)
+        found.append(words.text("I could not take {words} into account.", words=said))
+    return found
+
+
+_MARKS = frozenset({"by", "compare", "when", "measure", "states"})
 
 
 def quoted(parts: tuple[str, ...]) -> str:

@@ -1,0 +1,107 @@
+"""Add up rows of jobs by what they have in common, and values of devices by days or by hours."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from gpudeck.assistant.query.request import Query, Span
+from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
+from gpudeck.assistant.query.shape import combined, finite, shaped
+from gpudeck.assistant.query.table import SUBJECTS
+from gpudeck.language.text import phrase
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.snapshot import DeviceState
+
+HELPERS = {"user": "user", "group": "group", "day": "submitted", "hour": "submitted"}
+"""The measures of jobs by which they are grouped; their name is in the labels of their rows."""
+_MEANS = frozenset({"waited", "util", "tflops", "loss", "progress", "estimate"})
+"""Measures of jobs of which a sum says nothing."""
+_PAST_S = {"day": 14 * 86400.0, "hour": 7 * 86400.0}
+"""The time that is looked at where none is asked for."""
+_KEPT_S = 31 * 86400.0
+"""Readings are not kept for longer."""
+_HOUR_S = 3600.0
+_ONE_BY_ONE_S = 2 * 86400.0
+"""In a longer time, hours are those of the day."""
+
+
+def grouped(query: Query, found: Rows) -> Rows:
+    """Return a row for each group of rows, the count of their jobs or one value of their first
+    column."""
+    values: defaultdict[str, list[Value]] = defaultdict(list)
+    for row in found.rows:
+        values[_group_of(query.by, row)].append(row.values[0] if query.measure else 1)
+    how = "mean" if query.measure in _MEANS or query.aggregate == "mean" else "sum"
+    how = "max" if query.measure == "memory" else how
+    rows = tuple(
+        Row(f"{query.by} {name}", name, (combined(how, each),)) for name, each in values.items()
+    )
+    columns = found.columns[:1] if query.measure else (Column("Jobs"),)
+    found = msgspec.structs.replace(found, columns=columns, rows=rows)
+    ranks = "" if query.aggregate in ("mean", "count") else query.aggregate
+    made = shaped(msgspec.structs.replace(query, aggregate=ranks), found)
+    total = combined("sum", [row.values[0] for row in rows]) if how == "sum" else None
+    return made if made.total is not None else msgspec.structs.replace(made, total=total)
+
+
+def _group_of(by: str, row: Row) -> str:
+    helper = row.values[-1]
+    if by == "name":
+        return row.label.partition(" (")[2].removesuffix(")")
+    if by in ("day", "hour") and isinstance(helper, int | float):
+        return _bucket(by, helper, helper if by == "hour" else 0.0)
+    return str(helper or "–")
+
+
+def by_time(
+    daemon: Client,
+    query: Query,
+    states: Sequence[DeviceState],
+    notes: tuple[Note, ...],
+    now: float,
+) -> Rows:
+    """Return a row for each day or hour: the energy of all devices, or the mean of their values."""
+    name = query.measure if query.measure not in ("", "use") else "util"
+    field, span = "power" if name == "energy" else name, query.time
+    if span is None:
+        span = Span(now - _PAST_S[query.by], now)
+    begin = datetime.fromtimestamp(max(span.since, now - _KEPT_S)).replace(minute=0, second=0)
+    since, until = begin.timestamp(), max(span.until, begin.timestamp() + _HOUR_S)
+    hours = math.ceil((until - since) / _HOUR_S)
+    long = until - since if query.by == "hour" else 0.0
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    days: defaultdict[str, set[str]] = defaultdict(set)
+    for state in states:
+        history = daemon.history(state.device.id, (field,), since, since + hours * _HOUR_S, hours)
+        peaks = query.aggregate == "max" and not query.extreme
+        column = (history.high if peaks else history.columns).get(field, [])
+        for at, reading in zip(history.times, column, strict=False):
+            if reading is not None and finite(reading):
+                found[_bucket(query.by, at, long)].append(reading)
+                days[_bucket(query.by, at, long)].add(_bucket("day", at, 0.0))
+    how = "sum" if name == "energy" else "max" if query.aggregate == "max" else "mean"
+    how = "mean" if query.extreme and how == "max" else how
+    rows = []
+    for bucket, values in sorted(found.items()):
+        value = combined(how, values)
+        if how == "sum" and isinstance(value, int | float):
+            apart = len(days[bucket]) if query.by == "hour" else 1
+            value = value * _HOUR_S / apart
+        rows.append(Row(f"{query.by} {bucket}", bucket, (value,)))
+    columns = (Column(name, SUBJECTS["devices"].measures[name].unit),)
+    made = Rows("devices", columns, tuple(rows), phrase("the history of readings"), until,
+                Span(since, until), notes=notes)  # fmt: skip
+    return shaped(query, made) if query.extreme or query.limit or query.order else made
+
+
+def _bucket(by: str, at: float, long: float) -> str:
+    """Return the day of a moment, or its hour: that of the day where a long time is told."""
+    local = datetime.fromtimestamp(at)
+    if by == "day":
+        return f"{local:%Y-%m-%d}"
+    return f"{local:%H:00}" if long > _ONE_BY_ONE_S else f"{local:%Y-%m-%d %H:00}"
