@@ -1,0 +1,131 @@
+"""Parts of questions: groups, costs, other times, times to come, and measures side by side."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpudeck.assistant.answers import answer
+from gpudeck.assistant.intents.composed import compose
+from gpudeck.assistant.intents.moments import span_ahead
+from gpudeck.assistant.intents.names import Known
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.query.costs import with_cost
+from gpudeck.assistant.query.groups import grouped
+from gpudeck.assistant.query.merge import in_tables
+from gpudeck.assistant.query.request import COST, Query, Span
+from gpudeck.assistant.query.rows import Column, Row, Rows
+from gpudeck.assistant.reader.reading import Reading
+from gpudeck.language.text import Text
+from gpudeck.language.words import words
+
+NOW = datetime(2026, 11, 26, 15, 20).timestamp()
+KNOWN = Known(("train",), ("nightly",), (), ("lea", "ben"), "lea")
+
+
+def asked(head: str, *marks: str, state: State | None = None, **spans: str) -> Any:
+    """Return what is made of a reading."""
+    found = tuple(spans.items())
+    reading = Reading(((head, 0.9),), "", frozenset(marks), found, tuple((0, 0) for _ in found), ())
+    return compose(reading, head, KNOWN, state or State(), NOW)
+
+
+def jobs(*rows: tuple[float | None, str], measure: str = "energy", unit: str = "J") -> Rows:
+    """Return rows of jobs with a value and a user."""
+    made = tuple(
+        Row(f"job{n}", f"job {n} (train)", (value, user)) for n, (value, user) in enumerate(rows, 1)
+    )
+    columns = (Column(measure, unit), Column("user"))
+    return Rows("jobs", columns, made, Text("queue"), NOW)
+
+
+def day(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("letters", "begin", "end"),
+    [
+        ("9am tomorrow", "2026-11-27 09:00", "2026-11-27 09:00"),
+        ("esta noche", "2026-11-26 18:00", "2026-11-27 06:00"),
+        ("morgen vormittag", "2026-11-27 06:00", "2026-11-27 12:00"),
+        ("la semaine prochaine", "2026-11-30 00:00", "2026-12-07 00:00"),
+        ("Sunday", "2026-11-29 00:00", "2026-11-30 00:00"),
+        ("hoy", "2026-11-26 15:20", "2026-11-27 00:00"),
+    ],
+)
+def test_a_time_to_come_has_a_begin_and_an_end(letters: str, begin: str, end: str) -> None:
+    assert span_ahead(letters, NOW) == (day(begin), day(end))
+    assert span_ahead("before the match", NOW) is None
+
+
+def test_energy_and_hours_are_asked_by_user_day_and_group() -> None:
+    by_user = asked("ask gpus", "measure=energy", "by=user", time="this month").request
+    assert (by_user.subject, by_user.measure, by_user.by) == ("jobs", "energy", "user")
+    day_of = asked("ask gpus", "measure=energy", "which=highest", "when=yes").request
+    assert (day_of.by, day_of.aggregate, day_of.extreme) == ("day", "max", True)
+    most = asked("ask users", "measure=gpu_hours", "which=highest").request
+    assert (most.by, most.aggregate, most.extreme) == ("user", "max", True)
+    groups = asked("ask jobs", "measure=waited", "combine=mean", "by=group").request
+    assert (groups.by, groups.aggregate) == ("group", "mean")
+
+
+def test_two_times_are_compared_for_jobs_and_users_and_the_last_one_is_the_one_before() -> None:
+    made = asked("ask users", "measure=gpu_hours", "user=@me", "compare=before",
+                 time="this month", time2="last").request  # fmt: skip
+    month = day("2026-11-01")
+    assert made.aggregate == "sum"
+    assert made.other.time == Span(2 * month - NOW, month)
+    failed = asked("ask jobs", "states=failed", time="this week", time2="last week").request
+    assert (failed.aggregate, failed.other.states) == ("count", failed.states)
+
+
+def test_a_deadline_and_a_moment_to_come_are_asked_of_jobs() -> None:
+    until = asked("ask jobs", "measure=time_left", jobs="train", ahead="9am tomorrow").request
+    assert until.ahead == day("2026-11-27 09:00") - NOW
+    then = asked("ask gpus", "measure=use", ahead="22:00").request
+    assert (then.subject, then.measure, then.ahead) == ("jobs", "", day("2026-11-26 22:00") - NOW)
+
+
+def test_a_gpu_is_named_by_its_place_its_number_or_words_of_its_name() -> None:
+    assert asked("ask gpus", "measure=temperature", gpus="gpu08").request.devices == (8,)
+    assert asked("ask gpus", "measure=temperature", gpus="zweite").request.devices == (1,)
+    assert asked("ask gpus", "measure=temperature", gpus="3090").request.model == "3090"
+    assert asked("ask gpus", "measure=temperature", gpus="the card").request.model == ""
+
+
+def test_what_a_question_cannot_say_is_told_and_the_rest_is_asked() -> None:
+    made = asked("ask disk", "by=user", folder="/data")
+    assert made.request == Query("debris")
+    assert made.left == (("folder", "/data"), ("by", "user"))
+    assert asked("ask jobs", "measure=other").left == (("measure", "other"),)
+    assert asked("ask jobs", "measure=progress", "jobs=@it").left == (("jobs", "@it"),)
+    assert asked("ask gpus", "measure=temperature", time="now").left == ()
+
+
+def test_groups_add_up_what_adds_up_and_cost_what_their_energy_costs() -> None:
+    query = Query("jobs", "energy", by="user", to=COST, amount=0.5, unit="€")
+    found = grouped(query, jobs((3.6e6, "lea"), (7.2e6, "lea"), (None, "ben")))
+    assert [(row.label, row.values) for row in found.rows] == [("lea", (10.8e6,)), ("ben", (None,))]
+    settings = SimpleNamespace(energy_price=0.0, currency="")
+    told = with_cost(query, found, SimpleNamespace(settings=settings))  # type: ignore[arg-type]
+    text = answer(query, told, words("en"))
+    assert text.startswith("The cost is 1.50 €: 3 kWh at 0.5 for each.\n\nEnergy: 3.00 kWh in all.")
+    assert "| lea | 3.00 kWh | 1.50 € |" in text
+    waited = grouped(Query("jobs", "waited", by="user", aggregate="mean"),
+                     jobs((10.0, "lea"), (20.0, "lea"), measure="waited", unit="s"))  # fmt: skip
+    assert waited.rows[0].values == (15.0,)
+
+
+def test_measures_of_many_things_share_a_table_and_those_of_few_do_not() -> None:
+    queries = [Query("jobs", "energy"), Query("jobs", "user")]
+    many = jobs(*[(float(n), "lea") for n in range(5)])
+    ((query, rows),) = in_tables(queries, lambda _: many)
+    assert query == Query("jobs")
+    assert rows is not None
+    assert [column.name for column in rows.columns] == ["energy", "user"]
+    few = jobs((1.0, "lea"))
+    assert in_tables(queries, lambda _: few) == [(query, few) for query in queries]
