@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gpudeck.assistant.facts import phrases
-from gpudeck.assistant.query.request import NEWEST, Order, Query, Request, Target
+from gpudeck.assistant.query.request import COST, NEWEST, Order, Query, Request, Target
 from gpudeck.assistant.query.table import AGGREGATES, SUBJECTS, VERBS
 from gpudeck.language.words import Words
 
@@ -83,10 +83,17 @@ def _query(query: Query, said: Words) -> str:
     shown = query.measure or ("state" if narrowed else "")
     measure = subject.measures.get(shown)
     first = said.text(measure.title if measure is not None else subject.about)
+    cost = COST in (query.text, query.to)
+    first = said.text("Cost") if cost else first
     parts = [said.text(AGGREGATES[query.aggregate])] if query.aggregate else []
     parts += [f"GPU {index}" for index in query.devices] + _targets(query.jobs, said)
-    parts += [said.text(state) for state in query.states] + [query.text] * bool(query.text)
-    if query.time is not None:
+    parts += [said.text(state) for state in query.states] + [query.text] * bool(
+        query.text and not cost
+    )
+    parts += [query.model] * bool(query.model) + [query.user] * bool(query.user)
+    if query.time is not None and query.time.point:
+        parts.append(said.point(query.time.since))
+    elif query.time is not None:
         parts.append(said.span(query.time.since, query.time.until, query.time.until))
     return f"{first}: {', '.join(parts)}" if parts else first
 

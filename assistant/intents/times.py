@@ -451,7 +451,11 @@ def _ago(match: re.Match[str], text: _Text, now: float) -> Span | None:
         if token.unit not in _SECONDS:
             return None
         back = token.value * _SECONDS[token.unit]
-    return Span(now - back, now - back, point=True)
+    if back < _SECONDS["d"]:
+        return Span(now - back, now - back, point=True)
+    day = _midnight(now - back)  # who counts days does not mean this minute of the day
+    around = timedelta(days=back >= 2 * _SECONDS["week"])
+    return Span((day - around).timestamp(), (day + timedelta(days=1) + around).timestamp())
 
 
 def _near(match: re.Match[str], text: _Text, now: float) -> Span | None:

@@ -358,7 +358,22 @@ class _Interpreter:
                                   (*first.resolved, *second.resolved),
                                   left=(*first.left, *second.left))  # fmt: skip
             return Understood(None, self.language, refusal=Refusal("several", (cut[0].strip(),)))
-        return None
+        return self._undivided(found)
+
+    def _undivided(self, found: Reading) -> Understood | None:
+        """Return two questions that no word parts, which share what the request says."""
+        if not (found.head.startswith("ask") and found.second.startswith("ask")):
+            return None
+        one, other = found, found._replace(heads=((found.second, found.chance),))
+        try:
+            first, second = (self._made(each)[0] for each in (one, other))
+        except (Unread, UserError, ValueError, KeyError):
+            return None
+        if not (isinstance(first.request, Query) and isinstance(second.request, Query)):
+            return None
+        also = (*first.also, second.request, *second.also)
+        left = tuple(part for part in first.left if part in second.left)
+        return Understood(first.request, self.language, also, first.resolved, left=left)
 
     def _side(self, text: str) -> Composed | None:
         side = _Interpreter(text, self.known, self.state, self.now, self.reader)

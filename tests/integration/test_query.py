@@ -27,6 +27,7 @@ from tests.support import eventually, state_folder
 
 pytestmark = pytest.mark.xdist_group("query")
 WAIT_S = 30.0
+WORDS = Words("en")
 OTHER = 65534
 """A user whose jobs are in the queue, too."""
 
@@ -303,3 +304,30 @@ def test_a_model_needs_so_many_gpus(deck: Client) -> None:
     assert needed == {"16 bit": 3, "8 bit": 2, "4 bit": 1, "AdamW": 17}
     text = worded(Query("models", "largest", amount=70e9), rows, Words("en"))
     assert "70 billion parameters" in text and "This machine has 4." in text
+
+
+def test_energy_is_told_by_day_and_hours_by_user(deck: Client) -> None:
+    days = execute(deck, Query("devices", "energy", by="day", aggregate="max", extreme=True))
+    assert days.best.startswith("day ")
+    assert "has the highest value" in worded(Query("devices", "energy", by="day"), days, WORDS)
+    hours = Query("jobs", "gpu_hours", by="user", aggregate="max", extreme=True)
+    assert worded(hours, execute(deck, hours), WORDS).startswith(user_name(OTHER))
+    with pytest.raises(NotFound, match="no GPU of this machine is called 3090"):
+        execute(deck, Query("devices", "temp", model="3090"))
+    there = execute(deck, Query("devices", "temp", model="h100", exclude=(0, 1)))
+    assert [row.label for row in there.rows] == ["GPU 2", "GPU 3"]
+
+
+def test_what_was_done_with_a_job_is_told_and_that_nobody_knows_by_whom(deck: Client) -> None:
+    job = deck.submit(["true"], hold=True)
+    deck.cancel(job.id)
+    query = Query("events", jobs=(job.id,))
+    text = worded(query, execute(deck, query), WORDS)
+    assert "cancelled" in text
+    assert "does not record who did it" in text
+    assert "No limits are set" in worded(Query("limits"), execute(deck, Query("limits")), WORDS)
+
+
+def test_what_runs_at_a_time_to_come_is_estimated(deck: Client) -> None:
+    query = Query("jobs", ahead=30 * 86400.0)
+    assert "will probably run" in worded(query, execute(deck, query), WORDS)
