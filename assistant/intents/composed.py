@@ -69,11 +69,15 @@ def compose(
 _OFTEN_LEFT = frozenset(
     {
         "gpus", "gpu_type", "user", "group", "tag", "time", "time2", "ahead", "above", "below",
-        "limit", "to", "model", "memory", "duration", "begin", "count", "folder", "except",
+        "limit", "to", "model", "memory", "duration", "begin", "count", "folder", "except", "value",
+        "workload", "words", "pid", "priority", "jobs",
     }
 )  # fmt: skip
+"""Fields whose letters an answer names where it does not take them into account."""
 _MARKS = frozenset({"by", "compare", "when", "user", "folder"})
-"""Fields whose loss an answer tells: of their letters, and of their marks."""
+"""Fields of whose marks it tells the same."""
+_POINTING = frozenset({"jobs", "gpus", "pid", "model", "group"})
+"""Fields of which it tells the same where they point to what was said before."""
 
 
 def _asked(found: Reading, head: str, questions: Questions) -> Composed:
@@ -105,8 +109,12 @@ def _asked(found: Reading, head: str, questions: Questions) -> Composed:
 def _parts(found: Reading) -> list[tuple[str, str]]:
     """Return the parts of a reading whose loss matters: fields with their letters or marks."""
     marks = [(field, value) for field, _, value in (mark.partition("=") for mark in found.marks)]
-    told = [part for part in marks if part[0] in _MARKS]
-    return [part for part in (*found.spans, *sorted(told)) if part[0] in _OFTEN_LEFT | _MARKS]
+    told = [
+        (field, value)
+        for field, value in marks
+        if field in _MARKS or (field in _POINTING and value in ("@it", "@them", "@others"))
+    ]
+    return [*(part for part in found.spans if part[0] in _OFTEN_LEFT), *sorted(told)]
 
 
 def _part_of(found: Reading, words: str) -> tuple[str, str] | None:

@@ -134,6 +134,8 @@ class Questions(Values):
         """Return whether a part asks for nothing else: now, any GPU, one, or what was so before."""
         if field in ("time", "time2"):
             return NOW.fullmatch(words) is not None
+        if field == "gpus" and words.startswith("@"):
+            return words != "@others" and not self.state.devices  # the card is any card
         if field == "gpus":
             return _ANY_CARD.fullmatch(unaccented(words.casefold())) is not None
         if field == "compare":
@@ -479,10 +481,10 @@ class Questions(Values):
         return _ABOUT.get(measure, _RUNNING if self._speaks_of_nothing() else ())
 
     def _processes(self) -> list[Query]:
-        self.refuse("time2", "jobs")
+        self.refuse("time2")
         if self.time() is not None:
             raise Unread(" ".join(self.letters("time")))
-        pid = self.letters("pid")
+        pid = self.letters("pid") or self.letters("words") or self.letters("jobs")
         (measure, *_) = self.measures(_PROCESSES)
         query = Query("processes", measure, devices=self.devices(), user=self.user(),
                       text=pid[0] if pid else "")  # fmt: skip

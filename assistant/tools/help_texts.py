@@ -147,6 +147,7 @@ _WITHOUT = {
     "user": "This is for everybody, not for one user.",
     "folder": "I cannot limit this to a folder.",
     "jobs": "You named no job, so this is about all that come into question.",
+    "other": "I could not take into account all that you referred to.",
     "states": "How long GPUs were idle or busy is not counted; this is how much they were used.",
 }
 """What is said of parts of a question without letters, by their fields."""
@@ -161,11 +162,11 @@ def without(left: Sequence[tuple[str, str]], words: Words) -> list[str]:
     """
     marked = [field for field, letters in left if letters.startswith("@") or field in _MARKS]
     spoken = tuple(letters for field, letters in left if field not in marked)
-    found = [words.text(_WITHOUT[field]) for field in dict.fromkeys(marked) if field in _WITHOUT]
+    found = [words.text(_WITHOUT.get(field, _WITHOUT["other"])) for field in marked]
     if spoken:
         said = ", ".join(quoted((one,)) for one in spoken)
         found.append(words.text("I could not take {words} into account.", words=said))
-    return found
+    return list(dict.fromkeys(found))
 
 
 _MARKS = frozenset({"by", "compare", "when", "measure", "states"})
