@@ -295,7 +295,7 @@ def test_energy_has_its_cost_at_the_price_that_is_asked_with(deck: Client) -> No
         (note,) = [note for note in rows.notes if note.kind == "cost"]
         values = [row.values[0] for row in rows.rows]
         kwh = sum(value for value in values if isinstance(value, float)) / 3.6e6
-        assert note.values == (pytest.approx(kwh), 0.5, "")
+        assert note.values == (pytest.approx(kwh), 0.5, "", "")
 
 
 def test_a_model_needs_so_many_gpus(deck: Client) -> None:
