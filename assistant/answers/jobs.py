@@ -188,6 +188,9 @@ def _one(query: Query, row: Row, rows: Rows, words: Words) -> str:
         return words.text("{who}: {why}.", who=who, why=why_absent(row, 0, words))
     if measure == "duration" and query.aggregate not in ("", "first", "last"):
         return ""
+    if measure == "duration" and state == "running":
+        return words.text("{who} has been running for {value}.", who=who,
+                          value=cell(row, 0, rows, words))  # fmt: skip
     if text := _SENTENCES.get(measure):
         return words.text(text, who=who, value=cell(row, 0, rows, words))
     return words.text(

@@ -135,7 +135,7 @@ def _without(found: Reading, field: str, words: str) -> Reading:
 
 def _is_lost(part: tuple[str, str], made: list[Query], name: str, questions: Questions) -> bool:
     """Return whether the same would be asked without a part."""
-    if questions.says_nothing(*part):
+    if questions.says_nothing(*part) or (part[0] == "by" and any(one.by for one in made)):
         return False
     try:
         return questions.reading(_without(questions.found, *part)).read(name) == made

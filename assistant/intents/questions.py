@@ -254,7 +254,7 @@ class Questions(Values):
             query = msgspec.structs.replace(query, text=COST, **priced)
         elif to := self._unit_of(measure):
             query = msgspec.structs.replace(query, to=to)
-        if measure == "energy" and (cost or span is not None) and not devices:
+        if measure == "energy" and not devices and not query.by:
             query = msgspec.structs.replace(query, aggregate="sum")
         query = self._shaped(query)
         if measure == "energy" and query.when:  # the highest energy is that of a day
@@ -402,6 +402,10 @@ class Questions(Values):
             how = "count" if not query.measure else "sum" if query.measure in _SUMMED else "mean"
             if query.measure and query.measure in _TEXTS | {"reason", "failure", "user"}:
                 raise Unread(letters or "compare")
+        if query.subject == "jobs" and query.jobs and letters:
+            past = msgspec.structs.replace(query, jobs=(), states=(), time=self.time("time2"),
+                                           aggregate="last", limit=1)  # fmt: skip
+            return msgspec.structs.replace(query, other=past)
         earlier = self._earlier(letters, query.time)
         query = msgspec.structs.replace(query, aggregate=how, by="", extreme=False)
         return msgspec.structs.replace(query, other=msgspec.structs.replace(query, time=earlier))
@@ -430,22 +434,22 @@ class Questions(Values):
             Query("jobs", self._about(measure, jobs), jobs=jobs,
                   states=self._states_of(jobs, measure),
                   user=self.user(), group=group, time=self.time(), by=self._by("jobs"),
-                  devices=self.devices() if not jobs else (), ahead=self._until(measure),
-                  tag=(self.letters("tag") or [""])[0])
+                  devices=self.devices() if not jobs else (),
+                  tag=(self.letters("tag") or [""])[0], **self._until(measure))
             # what is still to end is told before what has ended
             for measure in sorted(self.measures(JOB_FIELDS), key="end".__eq__)
         ]  # fmt: skip
         return [self._costed(self._compared(self._of_newest(self._shaped(one)))) for one in found]
 
-    def _until(self, measure: str) -> float:
+    def _until(self, measure: str) -> dict[str, float]:
         """Return the seconds until the time to come by which jobs shall have ended, or at which
-        they shall run; 0.0 without one. Raises Unread for other measures."""
+        they shall run, if one is named. Raises Unread for other measures."""
         if not self.letters("ahead"):
-            return 0.0
+            return {}
         begin, end = self._coming()
         if measure not in ("", "state", "estimate", "start", "end"):
             raise Unread(" ".join(self.letters("ahead")))
-        return max((begin if measure in ("", "state") else end) - self.now, 1.0)
+        return {"ahead": max((begin if measure in ("", "state") else end) - self.now, 1.0)}
 
     def _about(self, measure: str, jobs: tuple[Target, ...]) -> str:
         """Return a measure; how long a job usually takes is what is expected of it."""

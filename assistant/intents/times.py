@@ -142,19 +142,19 @@ _LAST_N = re.compile(
     rf"\b(?:{_LAST} q#(?P<q>\d+)|q#(?P<q2>\d+) (?:derniere?s?|ultim[oa]s?)"
     rf"|(?P<n>n#\d+) (?:derniere?s?|ultim[oa]s?)"
     r" (?P<unit>heures?|minutes?|jours?|horas?|minutos?|dias?)"
-    r"|(?:since|seit|depuis|desde hace|for) q#(?P<q3>\d+))"
+    r"|(?:since|seit|depuis|desde hace|for|these|diesen?|ces|estas|estos) q#(?P<q3>\d+))"
 )
 _LAST_ONE = re.compile(
     rf"\b{_LAST} (?P<unit>{'|'.join(_UNIT_WORDS.values())})(?!n?ende?\b)"
     r"|\b(?P<unit2>heure|semana|semaine|mes|mois|hora) (?:derniere?|pasad[oa]|passee?)"
 )
 _THIS_WEEK = re.compile(
-    r"\b(?:(?P<week>this week|the week|diese[rn]? woche|die woche|cette semaine|la semaine"
+    r"\b(?:(?P<week>this week|the week|diese[rn]? woche|die woche|c(?:et)?te semaine|la semaine"
     r"|esta semana|la semana)(?! (?:last|past|before|ago|davor|zuvor|derniere|passee|pasada"
     r"|anterior))"
     r"|\b(?P<month>this month|the month|diesen monat|diesem monat|im monat|ce mois(?: ci)?"
     r"|este mes|al mes|du mois|del mes|des monats|of the month|mtd"
-    r"|seit monatsbeginn|desde principios de mes)(?! (?:before|davor|anterior))"
+    r"|monatsanfang|monatsbeginn|desde principios de mes)(?! (?:before|davor|anterior))"
     r"|\b(?P<weekend>(?:(?:at|on|over|am|over|last|letztes|ce|este|el|le|the|this|dieses) )*"
     r"(?:weekend|wochenende|week end|fin de semana|finde)(?: (?:dernier|pasado))?"
     r"(?: (?:of|vom|du|del) (?:the )?(?P<of>d#\d+))?)"
@@ -179,8 +179,8 @@ _SEASONS = {
 }  # fmt: skip
 """Seasons by their first month."""
 _SEASON = re.compile(
-    r"\b(?P<since>since|seit|depuis|desde)? ?(?:(?:the|this|last|im|in|letzten?|diesen?|dem|der"
-    r"|dernier|cet|cette|l|le|la|el|en|este|pasad[oa]) )*"
+    r"\b(?:(?P<since>since|seit|depuis|desde) )?(?:(?:the|this|last|im|in|letzten?|diesen?|dem|der"
+    r"|dernier|cet|cette|l|le|la|el|en|este|pasad[oa]) )+"
     rf"(?P<season>{'|'.join(_SEASONS.values())})\b"
 )
 _HALF = re.compile(
@@ -375,6 +375,7 @@ def _this(match: re.Match[str], text: _Text, now: float) -> Span | None:
 _RECENTLY = re.compile(
     r"\b(?:lately|recently|these days|the last few days|in letzter zeit|neulich|kurzlich"
     r"|die letzten tage|ces derniers temps|ces derniers jours|recemment|dernierement"
+    r"|the other day|neulich|l autre jour|el otro dia"
     r"|ultimamente|recientemente|estos dias|los ultimos dias)\b"
 )
 _OF_LAST_WEEK = re.compile(

@@ -353,7 +353,7 @@ class _Interpreter:
             if first is None or second is None or first.head != found.head:
                 continue
             if isinstance(first.request, Query) and isinstance(second.request, Query):
-                also = (*first.also, second.request, *second.also)
+                also = (*first.also, _about_the_same(first.request, second.request), *second.also)
                 return Understood(first.request, self.language, also,
                                   (*first.resolved, *second.resolved),
                                   left=(*first.left, *second.left))  # fmt: skip
@@ -379,6 +379,12 @@ class _Interpreter:
         side = _Interpreter(text, self.known, self.state, self.now, self.reader)
         composed, _ = side._composed(side.found)
         return composed[0] if composed else None
+
+
+def _about_the_same(first: Query, second: Query) -> Query:
+    """Return the second of two questions, with the measure of the first where it names none."""
+    lacks = second.subject == first.subject == "devices" and not second.measure
+    return replace(second, measure=first.measure) if lacks else second
 
 
 def _conditional(found: Reading) -> Refusal | None:

@@ -212,7 +212,8 @@ def _value(state: DeviceState, name: str, now: float) -> tuple[Value, Message]:
             return None, "not reported by this device"
         return rate * 1e3 / power, ""
     if name in ("throttle", "xid") and name in reading.texts:
-        return reading.texts[name], ""
+        found = reading.texts[name]
+        return ("none" if found == "idle" else found), ""  # a GPU without work is not slowed down
     value = reading.get(name)
     return (None, value.reason) if isinstance(value, NA) else (value, "")
 

@@ -67,7 +67,8 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     measures = [query.measure] if query.measure else list(SUBJECTS["jobs"].headline)
     if not query.measure and query.states and set(query.states) <= set(FAILED):
         measures.append("reason")  # whoever asks what failed asks why, too
-    if query.measure in ("reason", "failure", "estimate", "stall"):
+    told = query.measure == "duration" and not (query.aggregate or query.by or query.other)
+    if told or query.measure in ("reason", "failure", "estimate", "stall"):
         measures.append("state")
     found, left_out = _chosen(daemon, query, snapshot)
     if query.ahead and not query.measure:

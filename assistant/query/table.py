@@ -56,7 +56,7 @@ _DEVICE = {
     for name, field in FIELDS.items()
 } | {
     "energy": Measure("Energy", "J", True),
-    "use": Measure("Use"),
+    "use": Measure("State"),
     "name": Measure("Model"),
     "holder": Measure("Holder"),
     "health": Measure("Health"),
