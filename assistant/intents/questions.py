@@ -435,21 +435,23 @@ class Questions(Values):
                   states=self._states_of(jobs, measure),
                   user=self.user(), group=group, time=self.time(), by=self._by("jobs"),
                   devices=self.devices() if not jobs else (),
-                  tag=(self.letters("tag") or [""])[0], **self._until(measure))
+                  tag=(self.letters("tag") or [""])[0])
             # what is still to end is told before what has ended
             for measure in sorted(self.measures(JOB_FIELDS), key="end".__eq__)
         ]  # fmt: skip
-        return [self._costed(self._compared(self._of_newest(self._shaped(one)))) for one in found]
+        found = [self._until(self._of_newest(self._shaped(one))) for one in found]
+        return [self._costed(self._compared(one)) for one in found]
 
-    def _until(self, measure: str) -> dict[str, float]:
-        """Return the seconds until the time to come by which jobs shall have ended, or at which
-        they shall run, if one is named. Raises Unread for other measures."""
+    def _until(self, query: Query) -> Query:
+        """Return a question with the time to come by which jobs shall have ended, or at which they
+        shall run, if one is named. Raises Unread for other measures."""
         if not self.letters("ahead"):
-            return {}
+            return query
         begin, end = self._coming()
-        if measure not in ("", "state", "estimate", "start", "end"):
+        if query.measure not in ("", "state", "estimate", "start", "end"):
             raise Unread(" ".join(self.letters("ahead")))
-        return {"ahead": max((begin if measure in ("", "state") else end) - self.now, 1.0)}
+        at = begin if query.measure in ("", "state") else end
+        return msgspec.structs.replace(query, ahead=max(at - self.now, 1.0))
 
     def _about(self, measure: str, jobs: tuple[Target, ...]) -> str:
         """Return a measure; how long a job usually takes is what is expected of it."""
