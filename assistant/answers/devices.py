@@ -47,7 +47,7 @@ def answer(query: Query, rows: Rows, words: Words) -> list[str]:
         return [_winner(query, rows, words), _rest(query, rows, words)]
     if rows.total is not None and len(rows.rows) > 1:
         return [_total(query, rows, words), _rest(query, rows, words)]
-    if query.states and len(rows.rows) > 1:
+    if query.states and len(rows.rows) > 1 and query.measure in ("", "use"):
         return [_in_state(query, rows, words)]
     if query.measure and len(rows.columns) == 1 and len(rows.rows) <= _IN_A_LINE:
         return [_line(query, rows, words)]

@@ -121,7 +121,10 @@ def events(query: Query, rows: Rows, words: Words) -> list[str]:
 def bookings(query: Query, rows: Rows, words: Words) -> list[str]:
     """Return for whom which GPUs are kept, and when."""
     if not rows.rows:
-        return [words.text("No GPU is kept for anybody{when}.", when=times(rows, words))]
+        when = times(rows, words)
+        if query.user or query.devices:
+            return [words.text("No booking is like that{when}.", when=when)]
+        return [words.text("No GPU is kept for anybody{when}.", when=when)]
     lines = [
         [phrases.escaped(row.label, 120), *(cell(row, place, rows, words) for place in range(3))]
         for row in rows.rows

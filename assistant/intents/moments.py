@@ -55,7 +55,7 @@ _LATE = re.compile(r"evening|night|abend|nacht|soir|nuit|noche|tarde|afternoon|n
 _DEEP = ("night", "nacht", "nuit", "noche")
 _DAY = rf"(?P<day>{_EVENING}|{'|'.join((*_DAYS.values(), *_WEEKDAYS))})(?: {_PARTS})?"
 _CLOCK = (
-    r"(?P<hour>\d{1,2})(?:(?:[:.]|\s?h\s?)(?P<minute>\d\d))?"
+    r"(?<!\d)(?P<hour>\d{1,2})(?:(?:[:.]|\s?h\s?)(?P<minute>\d\d))?"
     r"\s?(?P<half>[ap]\.?m\.?|uhr|heures?|h|o'?clock|horas?)?(?![\w:])"
 )
 _AT = r"(?:at|um|gegen|[aà]|vers|a las?|las|around|by about)"
@@ -130,6 +130,12 @@ _NEXT_WEEK = re.compile(
     r"next week|(?:kommende|nächste)[nr]? woche|semaine (?:prochaine|qui vient)"
     r"|(?:próxima|proxima) semana|semana que viene"
 )
+_IS_CLOCK = re.compile(
+    r"\d[:.]\d\d|\d\s?(?:h\b|uhr|heures|horas|[ap]\.?m|o'?clock)|\d{4}-\d\d"
+    r"|\b(?:at|um|gegen|a las|à|vers|las|bis|by|before|until|avant|antes|vor|noon|midnight"
+    r"|mittags?|mitternacht|midi|minuit|mediod[ií]a|medianoche)\b"
+)
+_EXACT_HOUR = re.compile(r"\d[:.]\d\d|\d\s?(?:uhr|heures|h\b|[ap]\.?m)|1[2-9]|2[0-4]|0\d")
 _PART_HOURS = ((6, 12), (12, 18), (18, 30))
 """The hours of a morning, an afternoon, and an evening or a night."""
 _EARLY = re.compile(
@@ -146,11 +152,15 @@ def span_ahead(text: str, now: float) -> tuple[float, float] | None:
         monday = today + timedelta(days=7 - today.weekday())
         return monday.timestamp(), (monday + timedelta(days=7)).timestamp()
     try:
+        if not (_IS_CLOCK.search(said) or re.search(_DAY, said)):
+            raise ValueError(text)  # a number alone may count anything
         at = datetime.strptime(moment_of(said, now)[:16], "%Y-%m-%d %H:%M").timestamp()
     except ValueError:
         pass
     else:
-        return at, at
+        sooner = at - 12 * 3600.0  # said in the afternoon, "before 6" is before 18:00
+        bare = not (re.search(_DAY, said) or _EXACT_HOUR.search(said) or _LATE.search(said))
+        return (sooner, sooner) if bare and sooner > now else (at, at)
     named = re.search(_DAY, said)
     if named is None:
         return None

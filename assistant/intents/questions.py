@@ -71,6 +71,11 @@ _PROCESSES = {"memory": "memory", "util": "util", "user": "user", "job": "job", 
               "pid": "memory"}  # fmt: skip
 
 
+def _has_history(measure: str) -> bool:
+    """Return whether a measure of GPUs has values over a time that say something."""
+    return measure != "pcie_gen" and SUBJECTS["devices"].measures[measure or "util"].history
+
+
 class Questions(Values):
     """Read questions."""
 
@@ -138,6 +143,8 @@ class Questions(Values):
             return words != "@others" and not self.state.devices  # the card is any card
         if field == "gpus":
             return _ANY_CARD.fullmatch(unaccented(words.casefold())) is not None
+        if field == "by":
+            return words == "gpu" and self.subject == "gpus"  # each has a row
         if field == "compare":
             sides = self.letters("jobs") or self.letters("gpus")
             return words == "each" and len(sides) != 1
@@ -240,7 +247,7 @@ class Questions(Values):
     def _of_devices(self, measure: str, span: Span | None) -> Query:
         cost = "cost" in self.marked("measure") and measure == "energy"
         use = [s for s in self.marked("states") if s in ("idle", "busy")]
-        if span is not None and not SUBJECTS["devices"].measures[measure or "util"].history:
+        if span is not None and not _has_history(measure):
             if measure != "use" and self.letters("time"):
                 raise Unread(" ".join(self.letters("time")))
             measure = "util" if measure == "use" else measure

@@ -383,8 +383,11 @@ class _Interpreter:
 
 def _about_the_same(first: Query, second: Query) -> Query:
     """Return the second of two questions, with the measure of the first where it names none."""
-    lacks = second.subject == first.subject == "devices" and not second.measure
-    return replace(second, measure=first.measure) if lacks else second
+    if second.measure or first.subject != "devices":
+        return second
+    if second.subject == "jobs" and first.measure == "energy":
+        return replace(second, measure="energy", aggregate="sum")
+    return replace(second, measure=first.measure) if second.subject == "devices" else second
 
 
 def _conditional(found: Reading) -> Refusal | None:

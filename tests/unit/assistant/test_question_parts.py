@@ -55,11 +55,14 @@ def day(text: str) -> float:
         ("la semaine prochaine", "2026-11-30 00:00", "2026-12-07 00:00"),
         ("Sunday", "2026-11-29 00:00", "2026-11-30 00:00"),
         ("hoy", "2026-11-26 15:20", "2026-11-27 00:00"),
+        ("before 6", "2026-11-26 18:00", "2026-11-26 18:00"),
+        ("vor 6 Uhr", "2026-11-27 06:00", "2026-11-27 06:00"),
     ],
 )
 def test_a_time_to_come_has_a_begin_and_an_end(letters: str, begin: str, end: str) -> None:
     assert span_ahead(letters, NOW) == (day(begin), day(end))
     assert span_ahead("before the match", NOW) is None
+    assert span_ahead("300 more clips", NOW) is None
 
 
 def test_energy_and_hours_are_asked_by_user_day_and_group() -> None:
