@@ -552,7 +552,9 @@ def decoding(bench: Bench, streams: int, length: int, limit: int) -> None:
         # The first streams write answers while the prompts of the last are read.
         longest = limit + limit // 2
         made = [engine.submit(request(given, longest, 5000 + seed)) for seed in range(count)]
-        while not all(stream._events for stream in made):
+        engine.step()
+        busy = engine.scheduler
+        while busy.waiting or not all(one.answered for one in busy.running):
             engine.step()
         for _ in range(FIRST_STEPS):
             engine.step()
@@ -563,7 +565,7 @@ def decoding(bench: Bench, streams: int, length: int, limit: int) -> None:
             engine.step()
         bench.sync()
         took = time.perf_counter() - began
-        assert all(stream.ended is None for stream in made)
+        assert len(busy.running) == count, [stream.ended for stream in made]
         while engine.step():
             pass
         _tell_decoding(bench, "ours", count, given, steps, took)
