@@ -14,6 +14,8 @@ from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.orders import OF_NEW_JOBS, Orders
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.submission import Submission, read_submission
+from gpudeck.assistant.intents.times import read_time
+from gpudeck.assistant.intents.tokens import tokens
 from gpudeck.assistant.intents.values import Unread
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.reader.reading import Reading
@@ -42,13 +44,16 @@ def new_job(
         return Refusal("command", (said_so,) if said_so else job.unread)
     order = _order(job._replace(options=said))
     rest = guards.outside(request, found, OF_NEW_JOBS)
-    if doubt := guards.doubted(rest, found._replace(spans=(), places=()), order, now):
-        return doubt
     left = tuple(word[0] for word in _WORD.finditer(request)
                  if not _has_place(word, found, known))  # fmt: skip
+    doubt = guards.doubted(rest, found._replace(spans=(), places=()), order, now)
+    if doubt is not None and (doubt.words or not left):
+        return doubt
     sure = found.chance >= thresholds.SURE and found.chance * found.certainty >= thresholds.CLEAR
     if left or not sure or [_bare(job.command)] != [*map(_bare, commands)]:
         return Refusal("command", left or job.unread)
+    if read_time(tokens(rest), now) is not None:  # such as "before midnight"
+        return Refusal("time")
     return order
 
 

@@ -224,7 +224,7 @@ class Orders(Values):
 
     def said_of_job(self) -> dict[str, str]:
         """Return the options of a job whose letters were found. Raises Unread."""
-        level, begin, name = self.priority(), self.letters("begin"), self.letters("name")
+        level, name = self.priority(), self.letters("name")
         lengths = self.letters("timeout") or self.letters("duration")
         found = {
             "gpus": self.number("count"), "retries": self.number("retries"), "priority": level,
@@ -232,10 +232,19 @@ class Orders(Values):
             "after_any": ",".join(map(str, self.jobs("after_any"))) or None,
             "memory": self.size_option("memory") or None,
             "timeout": self.length(lengths[0]) if lengths else None,
-            "begin": self.moment(begin[0]) if begin else None,
+            "begin": self._begin(),
             "name": name[0] if name else None,
         }  # fmt: skip
         return {option: str(value) for option, value in found.items() if value is not None}
+
+    def _begin(self) -> str | None:
+        """Return when a job shall start: a moment, or so long from now, as in `in 2 hours`."""
+        for letters in self.letters("begin")[:1]:
+            before = self.text.partition(letters)[0]
+            is_delay = re.search(r"(?i)(?<!\w)(?:in|dans|en|dentro de)\s*$", before)
+            soon = _SOON.fullmatch(f"in {letters}" if is_delay else letters)
+            return f"+{length_of(soon['length'])}" if soon else self.moment(letters)
+        return None
 
     def said_of_new_job(self) -> dict[str, str]:
         """Return the options of a job that is not there yet. Raises Unread."""
@@ -268,7 +277,8 @@ class Orders(Values):
             begin, until = [both["from"]], [both["to"]]
         if begin:
             found["begin"] = self._moment(begin[0], last.get("begin", ""))
-        length = self.letters("duration")  # "an hour longer, until 14:00"
+        # "An hour longer, until 14:00" names a booking that exists, and is none from now on.
+        length = self.letters("duration") if begin or last or not until else []
         if until:
             behind = found.get("begin", last.get("begin", ""))
             found["until"] = self._moment(until[0], last.get("until", ""), behind)

@@ -74,10 +74,12 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
         _Part(field, first, last)
         for (field, _), (first, last) in zip(found.spans, found.places, strict=True)
     ]
+    found_fields = {part.field for part in parts}
     for (field, first, last), has_noun in _certain(request, found.head):
         over = [part for part in parts if part.first < last and part.last > first]
-        if not (has_noun or over) and _is_filler(found, first, last):
-            continue  # "again, but with seed 42"
+        apart = not (has_noun or over)
+        if apart and (field in found_fields or _is_filler(found, first, last)):
+            continue  # "again, but with seed 42", or "113! and 131 goes on"
         if any(part.field in _WHOLE or (not has_noun and part.field != field) for part in over):
             continue
         wider = [part for part in over if part.first < first or part.last > last]

@@ -26,7 +26,7 @@ FILLER = 0.9
 """From this probability of no field on a word of an order needs no place in it."""
 NO_NAME = 0.95
 """The same for a word that is a name, too."""
-PLAIN = 0.93
+PLAIN = 0.94
 """From this probability of an order for now on no single word forbids it or takes it back."""
 UNCONDITIONAL = 1.01
 """From this one on no word such as `if` makes it depend on something. Above 1: each of them does.

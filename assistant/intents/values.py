@@ -86,7 +86,8 @@ class Values:
 
     def marked(self, field: str) -> list[str]:
         start = f"{field}="
-        return [mark.removeprefix(start) for mark in self.found.marks if mark.startswith(start)]
+        marks = sorted(self.found.marks)  # a set of texts has another order in each process
+        return [mark.removeprefix(start) for mark in marks if mark.startswith(start)]
 
     def jobs(self, field: str = "jobs") -> tuple[Target, ...]:
         """Return the jobs that are named or pointed to."""
