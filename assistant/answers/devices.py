@@ -23,6 +23,8 @@ _IN_STATE = {
     "idle": ("{n} GPU is idle: {who}.", "{n} GPUs are idle: {who}."),
     "busy": ("{n} GPU is busy: {who}.", "{n} GPUs are busy: {who}."),
 }
+_TEXTS = frozenset({"holder", "throttle", "name", "driver", "health"})
+"""Measures whose values are words, which several GPUs share."""
 _IN_A_LINE = 4
 """Devices whose values fit a sentence."""
 
@@ -65,7 +67,12 @@ def _plainly(query: Query, rows: Rows, words: Words) -> str:
     if query.measure == "uptime" and rows.rows[0].values[0] is not None:
         moment = cell(rows.rows[0], 0, rows, words)
         return words.text("This machine was switched on or restarted {moment}.", moment=moment)
-    return _held(rows, words) if query.measure == "holder" and len(rows.rows) > 1 else ""
+    if query.measure == "use" and len(rows.rows) == 1:
+        state = cell(rows.rows[0], 0, rows, words)
+        return words.text("{who} is {state}.", who=label(rows.rows[0], words), state=state)
+    values = {row.values[0] for row in rows.rows}
+    several = len(values) > 1 or query.measure == "holder"
+    return _by_value(rows, words) if query.measure in _TEXTS and several else ""
 
 
 def _by_time(query: Query, rows: Rows, words: Words) -> list[str]:
@@ -86,8 +93,8 @@ def _by_time(query: Query, rows: Rows, words: Words) -> list[str]:
     return [first, table]
 
 
-def _held(rows: Rows, words: Words) -> str:
-    """Return who has which GPUs."""
+def _by_value(rows: Rows, words: Words) -> str:
+    """Return which GPUs have which holder, reason or version."""
     holders: dict[str, list[Row]] = {}
     for row in rows.rows:
         holders.setdefault(cell(row, 0, rows, words), []).append(row)

@@ -13,6 +13,7 @@ _HOURS = {
     1: r"hours?|h|stunden?|heures?|horas?",
     24: r"days?|tage?n?|tag|jours?|dias?",
     12: r"nights?|nacht|nachte|nuits?|noches?",
+    48: r"week-?ends?|wochenenden?|fins? de semaine|(?:el )?(?:fin|fines) de semana|finde",
     7 * 24: r"weeks?|wochen?|semaines?|semanas?",
     30 * 24: r"months?|monate?n?|mois|mes|meses",
     365 * 24: r"years?|jahre?n?|ans?|annees?|anos?",

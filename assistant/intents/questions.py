@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from gpudeck.assistant.intents.moments import ARTICLES, span_ahead
-from gpudeck.assistant.intents.names import Known
+from gpudeck.assistant.intents.names import Known, named
 from gpudeck.assistant.intents.prices import price_of, seconds_ahead
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.tokens import tokens, unaccented, unit_of
@@ -46,6 +46,8 @@ _TOLD = frozenset({"throttle", "health"})
 """Measures without a history, which alerts tell of."""
 _OWNERS, _PERIODS = frozenset({"user", "name", "group"}), frozenset({"day", "hour"})
 """What jobs are grouped by, and what values over a time are, too."""
+_TOGETHER = re.compile(r"(?i),|\b(?:and|und|et|y|e|or|oder|ou|o|vs|versus|contra|contre|gegen)\b")
+"""What stands between the names of users."""
 _ANY_CARD = re.compile(
     r"(?:(?:the|my|our|die|der|das|la|le|les|las|los|el|un|una|une|ein|eine|a|an|all|alle|toda?s"
     r"|both|beiden?|ma|mi|mes|mis|meine?|this|diese[rn]?|one|eine[rn]?) ?)*"
@@ -131,6 +133,17 @@ class Questions(Values):
                          if (name in known and name not in table) or name == "other"]  # fmt: skip
         return found
 
+    def user(self) -> str:
+        """Return the user who is named, or several with commas between them."""
+        letters = self.letters("user")
+        said = [one for each in letters for one in _TOGETHER.split(each) if one.strip()]
+        people = [named(one.strip(), self.known.users) for one in said]
+        if letters and self.known.me and "@me" in self.marked("user"):
+            people.append(self.known.me)
+        if len(people) > 1 and all(people):
+            return ",".join(dict.fromkeys(filter(None, people)))
+        return super().user()
+
     def reading(self, found: Reading) -> Questions:
         """Return the questions of another reading of the same request."""
         return Questions(found, self.known, self.state, self.now, self.text)
@@ -143,6 +156,8 @@ class Questions(Values):
             return words != "@others" and not self.state.devices  # the card is any card
         if field == "gpus":
             return _ANY_CARD.fullmatch(unaccented(words.casefold())) is not None
+        if field == "to" and self.subject == "conversion":
+            return True
         if field == "by":
             return words == "gpu" and self.subject == "gpus"  # each has a row
         if field == "compare":
@@ -519,9 +534,10 @@ class Questions(Values):
     def _of_user(self, measure: str, user: str, span: Span | None) -> Query:
         """Return what a user used, or each user or group."""
         several = self.marked("which") or self.marked("compare") in (["each"], ["others"])
-        user = "" if several else user
+        user = "" if several and "," not in user else user
+        several = bool(several) or "," in user
         group, by = self.group(), self._by("jobs")
-        whole = bool(user or group or "sum" in self.marked("combine")) and not by
+        whole = bool((user and not several) or group or "sum" in self.marked("combine")) and not by
         held = measure == "gpus" or (not span and "activity" in self.marked("measure"))
         query = Query("jobs", measure, user=user, group=group, time=span,
                       by="" if whole else by or "user",

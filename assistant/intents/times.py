@@ -16,6 +16,7 @@ from gpudeck.assistant.intents.tokens import Token, unaccented
 from gpudeck.assistant.query.request import Span
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "week": 7 * 86400.0}
+_CLOCK_FROM = 13
 _AROUND_S = 1800.0
 """`Around 3` is half an hour before and after it."""
 _DAYS = {
@@ -348,6 +349,9 @@ def _last_n(match: re.Match[str], text: _Text, now: float) -> Span | None:
         seconds = next(s for s, words in _UNIT_WORDS.items() if re.match(words, match["unit"]))
         return Span(now - count * seconds, now)
     token = text.tokens[int(match["q"] or match["q2"] or match["q3"])]
+    if match[0].startswith("depuis") and token.unit == "h" and token.value >= _CLOCK_FROM:
+        at = _midnight(now) + timedelta(hours=token.value)  # "depuis 22h" is a time of the clock
+        return Span((at - timedelta(days=at.timestamp() > now)).timestamp(), now)
     return Span(now - token.value * _SECONDS[token.unit], now) if token.unit in _SECONDS else None
 
 

@@ -30,7 +30,8 @@ def events(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         search = Search(outcomes=query.states, group=query.group or None, since=span.since)
         found = list(daemon.find(search, _SEARCHED)[0])
     if query.user:
-        found = [job for job in found if user_of(job).casefold() == query.user.casefold()]
+        names = query.user.casefold().split(",")
+        found = [job for job in found if user_of(job).casefold() in names]
     wanted = frozenset(query.states) & _BY_HAND or _BY_HAND
     rows = [
         Row(f"job{job.id}", title(job), (event.time, phrase(event.what), event.text, user_of(job)))

@@ -167,7 +167,8 @@ def _all_of_a_name(query: Query) -> Query:
 
 def _of_user(name: str, found: Sequence[j.Job], daemon: Client) -> list[j.Job]:
     """Return the jobs of a user. Raises NotFound, with the users there are."""
-    kept = [job for job in found if user_of(job).casefold() == name.casefold()]
+    names = name.casefold().split(",")
+    kept = [job for job in found if user_of(job).casefold() in names]
     if not kept and name not in (having := users_of(daemon.find(Search(), MAX_JOBS)[0])):
         known = (
             phrase("There are jobs of: {names}", names=", ".join(having[:_MOST_USERS]))

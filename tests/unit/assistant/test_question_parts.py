@@ -132,3 +132,10 @@ def test_measures_of_many_things_share_a_table_and_those_of_few_do_not() -> None
     assert [column.name for column in rows.columns] == ["energy", "user"]
     few = jobs((1.0, "lea"))
     assert in_tables(queries, lambda _: few) == [(query, few) for query in queries]
+
+
+def test_several_users_are_compared_in_one_table() -> None:
+    made = asked("ask users", "measure=gpu_hours", "compare=each", user="ben y lea").request
+    assert (made.user, made.by) == ("ben,lea", "user")
+    mine = asked("ask users", "measure=energy", "user=@me", "which=highest", user="ben").request
+    assert (mine.user, mine.by, mine.aggregate) == ("ben,lea", "user", "max")
