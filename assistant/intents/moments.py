@@ -35,7 +35,7 @@ LENGTH = (
 _HALF = re.compile(r"half|halbe|demi|media")
 _DAYS = {
     1: r"tomorrow|morgen|demain|ma[nñ]ana",
-    0: r"tonight|today|heute|ce soir|cette nuit|aujourd'?hui|esta noche|hoy",
+    0: r"tonight|today|heute?|ce soir|cette nuit|aujourd'?hui|esta noche|hoy",
 }
 _WEEKDAYS = (
     "monday|montag|lundi|lunes", "tuesday|dienstag|mardi|martes",
@@ -136,6 +136,7 @@ _IS_CLOCK = re.compile(
     r"|mittags?|mitternacht|midi|minuit|mediod[ií]a|medianoche)\b"
 )
 _EXACT_HOUR = re.compile(r"\d[:.]\d\d|\d\s?(?:uhr|heures|h\b|[ap]\.?m)|1[2-9]|2[0-4]|0\d")
+_WEEKEND = re.compile(r"week-?end|wochenende|fin de semana|\bfinde\b")
 _PART_HOURS = ((6, 12), (12, 18), (18, 30))
 """The hours of a morning, an afternoon, and an evening or a night."""
 _EARLY = re.compile(
@@ -151,6 +152,9 @@ def span_ahead(text: str, now: float) -> tuple[float, float] | None:
     if _NEXT_WEEK.search(said):
         monday = today + timedelta(days=7 - today.weekday())
         return monday.timestamp(), (monday + timedelta(days=7)).timestamp()
+    if _WEEKEND.search(said):
+        saturday = today + timedelta(days=(5 - today.weekday()) % 7)
+        return max(saturday.timestamp(), now), (saturday + timedelta(days=2)).timestamp()
     try:
         if not (_IS_CLOCK.search(said) or re.search(_DAY, said)):
             raise ValueError(text)  # a number alone may count anything

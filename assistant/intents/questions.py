@@ -63,6 +63,8 @@ _TEXTS = frozenset({"command", "log", "files", "state", "driver", "name"})
 _SUMMED = frozenset({"energy", "gpu_hours", "duration"})
 _USUAL_S = 7 * 86400.0
 """What is usual is the mean of so many seconds."""
+_LAST_TIME = re.compile(r"(?i)last time|letzte[ns]? mal|derni[eè]re fois|(?:última )?vez")
+"""The run before, whenever that was."""
 _BEFORE = re.compile(
     r"last|letzte|vor|avant|antes|preceden|anterior|celle|dernier|pasad|previous|other|andere|autre"
 )
@@ -160,11 +162,16 @@ class Questions(Values):
             return True
         if field == "by":
             return words == "gpu" and self.subject == "gpus"  # each has a row
+        if field == "compare" and words == "before" and self.letters("time2"):
+            return True
         if field == "compare":
             sides = self.letters("jobs") or self.letters("gpus")
             return words == "each" and len(sides) != 1
-        if field == "user":
-            return words == "@me" and not self.known.me
+        if field == "user":  # a table of all users has a row for each
+            ranked = self.subject == "users" and (self.marked("compare") or self.marked("which"))
+            return words == "@me" and bool(ranked or not self.known.me)
+        if field == "when":
+            return self.subject in ("capacity", "bookings", "actions", "alerts")
         return field == "count" and words.casefold() in ARTICLES
 
     def _code(self) -> list[Query]:
@@ -307,6 +314,8 @@ class Questions(Values):
     def _coming(self) -> tuple[float, float]:
         """Return the begin and the end of the time to come. Raises Unread if it is none."""
         letters = " ".join((*self.letters("ahead"), *self.letters("begin")))
+        if NOW.fullmatch(letters):
+            return self.now, self.now
         found = span_ahead(letters, self.now)
         if found is None:
             raise Unread(letters)
@@ -424,6 +433,8 @@ class Questions(Values):
             how = "count" if not query.measure else "sum" if query.measure in _SUMMED else "mean"
             if query.measure and query.measure in _TEXTS | {"reason", "failure", "user"}:
                 raise Unread(letters or "compare")
+        if query.subject == "jobs" and len(query.jobs) == 1 and _LAST_TIME.search(letters):
+            return msgspec.structs.replace(query, other=Query("jobs", text=PREVIOUS))
         if query.subject == "jobs" and query.jobs and letters:
             past = msgspec.structs.replace(query, jobs=(), states=(), time=self.time("time2"),
                                            aggregate="last", limit=1)  # fmt: skip
@@ -600,6 +611,8 @@ class Questions(Values):
     def _models(self) -> list[Query]:
         asked = self.marked("measure")
         self.lacking += [("measure", one) for one in asked if one in ("size", "requests")]
+        if (parameters := self._parameters()) and {"size", "requests", "speed", "fits"} & {*asked}:
+            return [Query("models", "largest", amount=parameters)]
         if "speed" in asked or "other" in asked:
             raise Unknown(", ".join(asked))
         if "assistant" in asked:
@@ -614,7 +627,8 @@ class Questions(Values):
         if "@it" in self.marked("model") and last is not None and last.subject == "models":
             return last.amount
         sizes = re.search(
-            r"(?:(\d+)x)?(\d+(?:[.,]\d+)?)\s?b\b", " ".join(self.letters("model")).casefold()
+            r"(?:(\d+)x)?(\d+(?:[.,]\d+)?)\s?(?:b\b|billion|milliard|mrd|mil millones|er\b)",
+            " ".join((*self.letters("model"), *self.letters("amount"))).casefold(),
         )
         if sizes is None:
             return 0.0

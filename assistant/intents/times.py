@@ -47,7 +47,7 @@ _THIS = {
     "afternoon": "this afternoon|heute nachmittag|cet apres midi|esta tarde",
     "evening": "this evening|heute abend|ce soir",
     "night": "last (?:night|nite)|all night|tonight|overnight|over night|during the night"
-    "|letzte nacht|die ganze nacht|heute nacht|vergangene nacht|uber nacht|in der nacht|cette nuit"
+    "|letzte nacht|die ganze nacht|heute? nacht|vergangene nacht|uber nacht|in der nacht|cette nuit"
     "|la nuit derniere|toute la nuit|la nuit|toda la noche|anoche"
     "|esta noche|la noche pasada|durante la noche|(?:en |de )?(?:la )?madrugada",
 }
@@ -153,7 +153,8 @@ _THIS_WEEK = re.compile(
     r"\b(?:(?P<week>this week|the week|diese[rn]? woche|die woche|c(?:et)?te semaine|la semaine"
     r"|esta semana|la semana)(?! (?:last|past|before|ago|davor|zuvor|derniere|passee|pasada"
     r"|anterior))"
-    r"|\b(?P<month>this month|the month|diesen monat|diesem monat|im monat|ce mois(?: ci)?"
+    r"|\b(?P<month>laufenden monat|dieses monats|this month|the month|diesen monat"
+    r"|diesem monat|im monat|ce mois(?: ci)?"
     r"|este mes|al mes|du mois|del mes|des monats|of the month|mtd"
     r"|monatsanfang|monatsbeginn|desde principios de mes)(?! (?:before|davor|anterior))"
     r"|\b(?P<weekend>(?:(?:at|on|over|am|over|last|letztes|ce|este|el|le|the|this|dieses) )*"
@@ -193,7 +194,7 @@ _MONTH, _ORDINAL = re.compile("|".join(_MONTHS)), re.compile(r"(\d\d?)(?:st|nd|r
 _CALENDAR = re.compile(
     r"\b(?:(?P<since>since|seit|depuis|desde) )?(?P<led>(?:(?:in|during|for|im|fur|den|dem|en|au|le"
     r"|mois|de|d|the|month|of|this|last|letzten|diesen|pasado|mes|el) )*)"
-    rf"(?:(?P<name>{'|'.join(_MONTHS)})|(?P<quarter>(?:(?:this|dieses|diesem|ce|este) "
+    rf"(?:(?P<name>{'|'.join(_MONTHS)})|(?P<quarter>(?:(?:this|dieses|diesem|ce|este|le|el) "
     r"(?:quarter|quartal|trimestre)))|(?P<before>(?:last|previous|letztes|letzten|vergangenen"
     r"|dernier|ultimo) (?:quarter|quartal|trimestre)|(?:trimestre) (?:dernier|pasado|anterior))"
     r"|q n#(?P<number>\d+)|(?P<year>(?:this|dies|dieses|diesem|cette|este|laufenden)"

@@ -32,7 +32,8 @@ _TIMES = ("time2", "ahead", "begin", "from", "until", "at", "duration")
 NOW = re.compile(
     r"(?i)(?:right |just )?now|rn|atm|at (?:the|this) moment|currently|at present|jetz\w*|grade?"
     r"|gerade|momentan|im moment|aktuell|maintenant|en ce moment|actuellement|l[aà]"
-    r"|ahora(?: mismo)?|ahorita|presently|just now|ya|en este momento|actualmente"
+    r"|ahora(?: mismo)?|ahorita|presently|just now|ya|en este momento|actualmente|[aà] pr[eé]sent"
+    r"|sofort|gleich|altiro|now now|immediately|tout de suite|heut|immer noch"
 )
 """A question about now has no time."""
 _YEAR = re.compile(r"(?:(?:in|en|im jahr|im jahre|year) )?(20\d\d)")

@@ -50,6 +50,8 @@ _IMPLIED = {
     ("bookings", "combine=count"), ("alerts", "measure=list"),
     ("queue", "measure=state"), ("queue", "measure=length"), ("queue", "measure=order"),
     ("queue", "measure=groups"), ("models", "measure=installed"), ("capacity", "count=a"),
+    ("capacity", "when=True"), ("bookings", "when=True"), ("actions", "when=True"),
+    ("alerts", "when=True"),
 }  # fmt: skip
 """What an answer without it says, too: the state of jobs, and all GPUs."""
 _NOW = ("=now", "=jetzt", "=maintenant", "=ahora", "=grad")
@@ -117,6 +119,8 @@ def _is_held(made: Composed, name: str, label: Label) -> bool:
         or (field == "states" and {*STATES.get(value, (value,))} <= {*one.states})
         or (field == "measure" and one.measure and one.measure == table.get(value))
         or (name == "which=newest" and one.limit > 0)
+        or (name == "compare=before" and "time2" in label)
+        or (name == "user=@me" and one.by == "user")
         or (name == "compare=each" and len(one.jobs or one.devices) != 1)
         or (name in ("gpus=@it", "gpus=@them") and not one.devices)
         for one in asked
