@@ -81,6 +81,11 @@ _PAST_HOUR = {"halb": -30, "dreiviertel": -15, "viertel": -45, "half": 30, "demi
               "media": 30, "quart": 15, "cuarto": 15}  # fmt: skip
 
 
+def with_digits(text: str) -> str:
+    """Return a text with its number words in digits: `the last 14 days`."""
+    return _NUMBER_WORDS.sub(lambda match: str(_HOURS[match[1]]), text.casefold())
+
+
 def _in_digits(match: re.Match[str]) -> str:
     """Return a time that is said by halves and quarters of an hour, such as `halb 4`, in digits."""
     said, hour = match["before"] or match["after"], int(match["hour"] or match["hour_"])
@@ -188,7 +193,7 @@ def moment_of(text: str, now: float) -> str:
         return said.replace("t", " ")
     for clock_time, words in _POINTS.items():
         said = re.sub(words, clock_time, said)
-    said = _NUMBER_WORDS.sub(lambda match: str(_HOURS[match[1]]), said)
+    said = with_digits(said)
     said = _QUARTERS.sub(_in_digits, said)
     day = re.search(_DAY, said)
     clock = re.search(_CLOCK, re.sub(_DAY, " ", said))

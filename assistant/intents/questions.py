@@ -270,8 +270,9 @@ class Questions(Values):
         cost = "cost" in self.marked("measure") and measure == "energy"
         use = [s for s in self.marked("states") if s in ("idle", "busy")]
         if span is not None and not _has_history(measure):
-            if measure != "use" and self.letters("time"):
-                raise Unread(" ".join(self.letters("time")))
+            said = " ".join(self.letters("time"))
+            self.lacking += [("time", said)] if measure != "use" and said else []
+            span = span if measure == "use" else None
             measure = "util" if measure == "use" else measure
         devices, model = self._cards()
         self.lacking += [("states", one) for one in use[:1] if span is not None]

@@ -150,7 +150,7 @@ _LAST_ONE = re.compile(
     r"|\b(?P<unit2>heure|semana|semaine|mes|mois|hora) (?:derniere?|pasad[oa]|passee?)"
 )
 _THIS_WEEK = re.compile(
-    r"\b(?:(?P<week>this week|the week|diese[rn]? woche|die woche|c(?:et)?te semaine|la semaine"
+    r"\b(?:(?P<week>this week|the week|diese[rn]? woche|die woche|c(?: ?t|ett)e semaine|la semaine"
     r"|esta semana|la semana)(?! (?:last|past|before|ago|davor|zuvor|derniere|passee|pasada"
     r"|anterior))"
     r"|\b(?P<month>laufenden monat|dieses monats|this month|the month|diesen monat"

@@ -9,7 +9,14 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from gpudeck.assistant.intents.moments import LENGTH, length_of, moment_of, number_of, number_word
+from gpudeck.assistant.intents.moments import (
+    LENGTH,
+    length_of,
+    moment_of,
+    number_of,
+    number_word,
+    with_digits,
+)
 from gpudeck.assistant.intents.names import Known, named
 from gpudeck.assistant.intents.priorities import priority_of
 from gpudeck.assistant.intents.setting_words import find_setting
@@ -172,6 +179,7 @@ class Values:
                 begin, end = (datetime(int(year[1]) + more, 1, 1).timestamp() for more in (0, 1))
                 return Span(begin, min(end, self.now))
             found = read_time(tokens(letters), self.now)
+            found = found or read_time(tokens(with_digits(letters)), self.now)
             if found is None and field == "time":  # its letters may lack an article
                 found = read_time(tokens(self.text), self.now)
             if found is None and not NOW.fullmatch(letters):

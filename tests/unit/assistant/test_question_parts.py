@@ -139,3 +139,27 @@ def test_several_users_are_compared_in_one_table() -> None:
     assert (made.user, made.by) == ("ben,lea", "user")
     mine = asked("ask users", "measure=energy", "user=@me", "which=highest", user="ben").request
     assert (mine.user, mine.by, mine.aggregate) == ("ben,lea", "user", "max")
+
+
+@pytest.mark.parametrize(
+    ("letters", "since"),
+    [
+        ("cette semaine", "2026-11-23 00:00"),
+        ("c'te semaine", "2026-11-23 00:00"),
+        ("heut nacht", "2026-11-25 20:00"),
+        ("the last fourteen days", "2026-11-12 15:20"),
+        ("depuis 22h", "2026-11-25 22:00"),
+        ("im letzten Halbjahr", "2026-01-01 00:00"),
+        ("this winter", "2025-12-01 00:00"),
+        ("seit Jahresbeginn", "2026-01-01 00:00"),
+        ("in oct", "2026-10-01 00:00"),
+        ("2024", "2024-01-01 00:00"),
+        ("three days ago", "2026-11-23 00:00"),
+    ],
+)
+def test_times_in_the_words_of_people_are_read(letters: str, since: str) -> None:
+    assert asked("ask jobs", time=letters).request.time.since == day(since)
+
+
+def test_a_participle_is_no_season() -> None:
+    assert asked("ask jobs", "states=cancelled", time="a été").left == (("time", "a été"),)
