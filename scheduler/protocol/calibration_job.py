@@ -20,7 +20,7 @@ MODULE = "gpudeck.accel.workloads.clock_survey"
 def has_counters(state: DeviceState) -> bool:
     """Return whether a device is a whole GPU of this machine with hardware counters."""
     device, reading = state.device, state.reading
-    if device.kind != "nvidia" or device.host or device.mig:
+    if device.kind != "nvidia" or device.host or device.mig or device.instance:
         return False
     return reading is not None and "tflops_gpm" in reading.values
 

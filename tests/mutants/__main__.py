@@ -73,6 +73,8 @@ def plant(folder: Path, defect: Defect) -> str:
     file.write_text(sound.replace(defect.old, defect.new))
     try:
         return "SURVIVED" if passes(folder, defect.tests) else "caught"
+    except subprocess.TimeoutExpired:
+        return "caught" if defect.hangs else "DID NOT END"
     finally:
         file.write_text(sound)
 

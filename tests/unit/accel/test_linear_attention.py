@@ -15,6 +15,7 @@ from gpudeck.accel.primitives.linear_attention.api import choose, linear_attenti
 from gpudeck.accel.primitives.linear_attention.chunked import chunked
 from gpudeck.accel.primitives.linear_attention.fused import fused
 from gpudeck.accel.primitives.linear_attention.kinds import KINDS
+from gpudeck.accel.primitives.linear_attention.part_kernels import join
 from gpudeck.accel.primitives.linear_attention.plan import (
     Shape,
     cut,
@@ -344,6 +345,30 @@ def of_one_pass(run: Any, kind: str, x: dict[str, Tensor]) -> tuple[dict[str, Te
         patches.setattr(named, "launch", record)
         patches.setitem(suffices.__globals__, "_DTYPES", (torch.float32,))  # for exact results
         return run("fused", kind, x, torch.float32, STARTS), names
+
+
+@pytest.mark.xdist_group("interpreted")
+@pytest.mark.parametrize("back", [False, True])
+def test_states_are_joined_from_part_to_part(interpreted, back):
+    """Of four parts the second one's last state keeps nothing of the state before it."""
+    random = torch.Generator().manual_seed(3)
+    turns, added = (torch.randn(4, 2, 1, 16, 16, generator=random) for _ in range(2))
+    turns[1, 0], reaches = 0.0, torch.ones(4, 2, 1, dtype=torch.int32)
+    reaches[1, 0] = 0
+    first = torch.randn(2, 1, 16, 16, generator=random)
+    exact, state = torch.empty_like(added), first
+    for part in reversed(range(4)) if back else range(4):
+        exact[part] = state
+        turn = turns[part].mT if back else turns[part]
+        state = turn @ state + added[part]
+    got = interpreted(joined, turns, added, reaches, first, back)
+    assert_close({"states": got}, {"states": exact}, 1e-5)
+
+
+def joined(turns: Tensor, added: Tensor, reaches: Tensor, first: Tensor, back: bool) -> Tensor:
+    states = torch.empty_like(added)
+    join[1, 1, 8](turns, added, reaches, first, states, 1, 2, 16, 16, 16, 16, 16, back)
+    return states
 
 
 def in_two_or_four_parts(kind: str, x: dict[str, Tensor], starts: list[int]) -> dict[str, Tensor]:

@@ -239,6 +239,12 @@ def test_jobs_are_spread_over_the_gpus() -> None:
     ]
 
 
+def test_of_gpus_with_as_many_jobs_the_one_with_the_most_memory_is_taken() -> None:
+    around = conditions(use(30.0, None, OTHER), use(60.0, None, OTHER))
+    decided = decide([gib(1, 10)], GPUS[:2], False, 1, around)
+    assert [s.devices for s in decided.starts] == [("GPU-1",)]
+
+
 def test_a_job_that_shares_may_pass_one_that_waits_for_another_gpu() -> None:
     active = [on(job(1), "GPU-0"), gib(2, 60, "GPU-1"), gib(3, 70), gib(4, 20)]
     decided = decide(active, GPUS[:2], False, 1, conditions(use(79.0), use(20.0, {2: 60.0})))

@@ -91,6 +91,12 @@ def test_memory_grows_until_the_job_has_the_gpu_to_itself(
         assert steps < 30
 
 
+def test_a_size_in_the_log_counts_although_less_was_observed() -> None:
+    seen = msgspec.structs.replace(job(memory=4 * GIB), usage=Usage(memory=5.5 * GIB))
+    found = next_attempt(seen, FAILED, TORCH, 80 * GIB, 9.0)
+    assert found is not None and found[0].spec.memory == 42 * GIB
+
+
 def test_an_attempt_that_lacked_memory_takes_no_retry() -> None:
     found = next_attempt(
         msgspec.structs.replace(job(memory=4 * GIB, retries=1), usage=Usage(memory=5.5 * GIB)),

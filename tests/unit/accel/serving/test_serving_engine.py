@@ -371,6 +371,25 @@ def test_a_draft_model_changes_no_answer_and_its_accepted_tokens_are_told(folder
     assert 0 <= sum(end.accepted for end in ends) < sum(end.proposed for end in ends)
 
 
+def test_an_accepted_proposal_that_ends_the_answer_counts(folder, engine):
+    """Three proposals and the token after them a step: all are accepted, until a stop text."""
+    sampling = Sampling(temperature=1.0, seed=3)
+
+    def asked(**more):
+        return replace(engine.request("The queue", 20, sampling), ignore_end=True, **more)
+
+    (text,) = finish(engine, engine.submit(asked()))
+    mine, within = Engine.load(folder, cache_tokens=4096, draft=folder), set()
+    assert finish(mine, mine.submit(asked())) == [text]  # the prompt is in the cache from now on
+    for at in range(1, len(text) - 2, 3):
+        stream = mine.submit(asked(stops=(text[at : at + 3],)))
+        finish(mine, stream)
+        steps, left = divmod(stream.ended.tokens, 4)
+        assert (stream.ended.reason, stream.ended.accepted) == ("stop", 3 * steps + left)
+        within.add(left)
+    assert within > {0}, "some answers end within proposals"
+
+
 def test_a_draft_model_of_another_tokenizer_is_refused(folder, tmp_path):
     tiny.make(tmp_path / "other")
     made = json.loads((tmp_path / "other" / "tokenizer.json").read_text())
