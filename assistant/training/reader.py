@@ -3,7 +3,8 @@
     python -m gpudeck.assistant.training.reader ENCODER DATA... --out FOLDER
 
 DATA are files of `requests` (see there); composed ones have the profile 1000. Whole profiles are
-held out, never single requests. All layers learn, rounded as they ship.
+held out, never single requests. All layers learn, rounded as they ship. The reader that ships
+learns from the labels and from what readers of other seeds, its teachers, say of each request.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class Settings(NamedTuple):
     """The weight of the loss of the marks."""
     agreement: float = 1.0
     """The weight of the difference between two readings of a request (R-Drop, Liang 2021)."""
+    taught: float = 0.8
+    """The share of the loss beside what the teachers say, if there are any (Hinton 2015)."""
     batch: int = 128
     seed: int = 3
 
@@ -74,6 +77,42 @@ def loss_of(found: Mapping[str, Tensor], wanted: Rows, smoothing: float, marks: 
         tags = found["tag"].float().flatten(0, 1)
         loss = loss + functional.cross_entropy(tags, wanted.tag.flatten())
     return loss
+
+
+def loss_beside(
+    found: Mapping[str, Tensor], told: Mapping[str, Tensor], wanted: Rows, marks: float
+) -> Tensor:
+    """Return how far the logits of the heads are from the probabilities that teachers give.
+
+    Args:
+        found: The logits.
+        told: The probabilities, of the same shapes.
+        wanted: The rows, whose tags say which pieces are parts of the request.
+        marks: The weight of the marks.
+    """
+    loss = marks * functional.binary_cross_entropy_with_logits(found["mark"].float(), told["mark"])
+    for name, weight in (("head", 1.0), ("second", 0.3), ("page", 0.1), ("language", 0.3)):
+        loss = loss + weight * _cross_entropy(found[name], told[name]).mean()
+    inside = (wanted.tag >= 0).float()
+    tags = _cross_entropy(found["tag"], told["tag"])
+    return loss + (tags * inside).sum() / inside.sum().clamp(min=1)
+
+
+def _cross_entropy(logits: Tensor, told: Tensor) -> Tensor:
+    return -(told * logits.float().log_softmax(-1)).sum(-1)
+
+
+@torch.no_grad()
+def probabilities(teachers: Sequence[Reader], batch: Rows) -> dict[str, Tensor]:
+    """Return the mean of the probabilities that readers give to a batch, by the names of heads."""
+    each = [teacher(batch.ids, batch.mask()) for teacher in teachers]
+    return {
+        name: torch.stack([
+            logits[name].float().sigmoid() if name == "mark" else logits[name].float().softmax(-1)
+            for logits in each
+        ]).mean(0)
+        for name in each[0]
+    }  # fmt: skip
 
 
 def difference(found: Mapping[str, Tensor], wanted: Rows, marks: float) -> Tensor:
@@ -123,8 +162,8 @@ class Step:
     A step starts some thousand small kernels; started one by one they take 75 ms on an H100.
     """
 
-    def __init__(self, model: Reader, settings: Settings) -> None:
-        self.model, self.settings = model, settings
+    def __init__(self, model: Reader, settings: Settings, teachers: Sequence[Reader] = ()) -> None:
+        self.model, self.settings, self.teachers = model, settings, teachers
         self.device = model.word.device
         on_gpu = self.device.type == "cuda"
         self.optimiser = torch.optim.AdamW(_groups(model, settings, self.device), 0.0,
@@ -167,13 +206,18 @@ class Step:
         return held, graph, loss
 
     def _run(self, batch: Rows) -> Tensor:
+        settings, once = self.settings, batch
         batch = Rows(*(torch.cat((one, one)) for one in batch))
-        ids = _blanked(batch, self.settings.blank)
+        ids = _blanked(batch, settings.blank)
         with torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False):
             logits = self.model(ids, batch.mask())
-        loss = loss_of(logits, batch, self.settings.smoothing, self.settings.marks)
-        apart = difference(logits, batch, self.settings.marks)
-        loss = loss + self.settings.agreement * apart
+            told = probabilities(self.teachers, once) if self.teachers else {}
+        loss = loss_of(logits, batch, settings.smoothing, settings.marks)
+        if told:
+            twice = {name: torch.cat((one, one)) for name, one in told.items()}
+            beside = loss_beside(logits, twice, batch, settings.marks)
+            loss = (1 - settings.taught) * loss + settings.taught * beside
+        loss = loss + settings.agreement * difference(logits, batch, settings.marks)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -187,6 +231,7 @@ def train(
     composed: Rows,
     settings: Settings,
     after_pass: Callable[[int], None] = lambda _: None,
+    teachers: Sequence[Reader] = (),
 ) -> None:
     """Train a reader.
 
@@ -196,11 +241,12 @@ def train(
         composed: Composed requests, of which each pass draws others.
         settings: How.
         after_pass: It is called with the number of each pass that has ended.
+        teachers: Trained readers, whose probabilities it learns, too.
     """
     torch.manual_seed(settings.seed)
     _set_dropout(model, settings.dropout)
     model.train()
-    step = Step(model, settings)
+    step = Step(model, settings, teachers)
     more = min(len(composed.ids), int(len(people[0].ids) * settings.composed))
     for number in range(settings.passes):
         drawn = torch.randperm(len(composed.ids))[:more].to(composed.ids.device)
@@ -272,6 +318,7 @@ def main() -> None:
     parser.add_argument("encoder", type=Path)
     parser.add_argument("data", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--teachers", type=int, default=2, help="readers that are trained before")
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
     device = torch.device(args.device)
@@ -282,13 +329,19 @@ def main() -> None:
     composed = [one for one in found if one.profile == COMPOSED]
     learnt = [rows(part, tokenizer).to(device) for part in copies(people)]
     filling, judged = (rows(part, tokenizer).to(device) for part in (composed, held))
-    model = Reader(load_file(args.encoder / "encoder.safetensors")).to(device)
-    fit_heads(model, learnt[0])
 
-    def report(number: int) -> None:
-        print(number, json.dumps(judge(model, judged)), flush=True)
+    def trained(seed: int, teachers: Sequence[Reader]) -> Reader:
+        model = Reader(load_file(args.encoder / "encoder.safetensors")).to(device)
+        fit_heads(model, learnt[0])
 
-    train(model, learnt, filling, Settings(), report)
+        def report(number: int) -> None:
+            print(seed, number, json.dumps(judge(model, judged)), flush=True)
+
+        train(model, learnt, filling, Settings(seed=seed), report, teachers)
+        return model.eval().requires_grad_(requires_grad=False)
+
+    teachers = [trained(Settings().seed + 1 + number, ()) for number in range(args.teachers)]
+    model = trained(Settings().seed, teachers)
     save_file(shipped(model.state_dict()), args.out / "reader.safetensors")
 
 
