@@ -17,6 +17,11 @@ _VERBS = {"cancel": "cancel", "retry": "retry", "kill": "kill", "drain": "drain"
           "undrain": "undrain", "limit": "limit", "book": "book", "note": "note", "undo": "undo",
           "edit": "edit", "move": "move", "acknowledge": "acknowledge", "set": "set",
           "free": "free", "unbook": "unbook"}  # fmt: skip
+_DEADLINE = re.compile(
+    r"(?i)(?<!\w)(?:by|bis|spätestens(?: um)?|d'ici|no later than|(?<!not )before|(?<!pas )avant"
+    r"|(?<!no )antes de)(?: the| las?| les?| um)?\s*$"
+)
+"""It stands before a moment by which a job shall have ended."""
 _SOON = re.compile(rf"(?:in|dans|en|dentro de) {LENGTH}", re.IGNORECASE)
 _FROM_TO = re.compile(
     r"(?P<from>(?!.*\d{4}-\d\d).*?\d(?:[:h]\d\d)?) ?[-–] ?(?P<to>\d{1,2}(?:[:h]\d\d)?.*)"
@@ -238,9 +243,14 @@ class Orders(Values):
         return {option: str(value) for option, value in found.items() if value is not None}
 
     def _begin(self) -> str | None:
-        """Return when a job shall start: a moment, or so long from now, as in `in 2 hours`."""
+        """Return when a job shall start: a moment, or so long from now, as in `in 2 hours`.
+
+        Raises Unread for a moment by which it shall have ended.
+        """
         for letters in self.letters("begin")[:1]:
             before = self.text.partition(letters)[0]
+            if _DEADLINE.search(before):
+                raise Unread(letters)
             is_delay = re.search(r"(?i)(?<!\w)(?:in|dans|en|dentro de)\s*$", before)
             soon = _SOON.fullmatch(f"in {letters}" if is_delay else letters)
             return f"+{length_of(soon['length'])}" if soon else self.moment(letters)

@@ -474,7 +474,7 @@ def test_every_number_of_an_answer_is_in_its_facts(
         "how much energy did job {again} use?",
         "any alerts?",
         "how is job 4711?",
-        "daily report",
+        "a report of today",
     )
     for question in questions:
         answer = assistant.ask(question.format(**world))
@@ -498,7 +498,7 @@ def test_hostile_names_notes_and_logs_are_shown_and_never_obeyed(
         "what happened?",
         "write a report on job {evil}",
         "which job used the most energy this week?",
-        "daily report",
+        "a report of today",
         "why is my job waiting?",
         "why did job {evil} fail?",
         f"why is job {EVIL} waiting?",

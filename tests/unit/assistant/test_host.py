@@ -281,7 +281,7 @@ def test_a_killed_client_blocks_nobody(home) -> None:
         while "idle" not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGKILL)
-    assert Assistant().ask("is it idle?").text.startswith("Use of CPU: ")
+    assert Assistant().ask("is it idle?").text.startswith("CPU is ")
 
 
 def test_wake_loads_the_model_and_cancel_does_not_wait_for_that(
