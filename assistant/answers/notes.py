@@ -262,6 +262,15 @@ def _ahead(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) ->
     )
 
 
+def _idle_ahead(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    power, seconds = values
+    return words.text(
+        "This is a forecast: {power}, the lowest of the last week, for {time}.",
+        power=value_text(power, "W", words, rows.time),
+        time=value_text(seconds, "s", words, rows.time),
+    )
+
+
 _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "forecast": _forecast,
     "waits": _waits,
@@ -282,4 +291,5 @@ _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "deadline": _deadline,
     "then": _then,
     "ahead": _ahead,
+    "idle ahead": _idle_ahead,
 }

@@ -60,6 +60,7 @@ _CURRENCY = re.compile(
 )
 _TEXTS = frozenset({"command", "log", "files", "state", "driver", "name"})
 """Measures that are words, so that no difference can be computed."""
+_MOMENTS = frozenset({"start", "end", "estimate", "submitted"})
 _SUMMED = frozenset({"energy", "gpu_hours", "duration"})
 _USUAL_S = 7 * 86400.0
 """What is usual is the mean of so many seconds."""
@@ -171,7 +172,8 @@ class Questions(Values):
             ranked = self.subject == "users" and (self.marked("compare") or self.marked("which"))
             return words == "@me" and bool(ranked or not self.known.me)
         if field == "when":
-            return self.subject in ("capacity", "bookings", "actions", "alerts")
+            told = self.subject in ("capacity", "bookings", "actions", "alerts", "jobs")
+            return told or "uptime" in self.marked("measure")
         return field == "count" and words.casefold() in ARTICLES
 
     def _code(self) -> list[Query]:
@@ -338,8 +340,12 @@ class Questions(Values):
         if measure != "energy" or seconds is None:
             raise Unread(letters)
         cost = COST if "cost" in self.marked("measure") else ""
-        return Query("devices", "energy", devices=self.devices(), ahead=seconds, text=cost,
-                     amount=self._price() if cost else 0.0, aggregate="sum")  # fmt: skip
+        query = Query("devices", "energy", devices=self.devices(), ahead=seconds, text=cost,
+                      states=("idle",) if "idle" in self.marked("states") else (),
+                      aggregate="sum")  # fmt: skip
+        if not cost:
+            return query
+        return msgspec.structs.replace(query, amount=self._price(), unit=self._currency())
 
     def _price(self) -> float:
         """Return the price of a kWh that is said, now or in the question before; 0: none."""
@@ -470,11 +476,17 @@ class Questions(Values):
                   user=self.user(), group=group, time=self.time(), by=self._by("jobs"),
                   devices=self.devices() if not jobs else (),
                   tag=(self.letters("tag") or [""])[0])
-            # what is still to end is told before what has ended
-            for measure in sorted(self.measures(JOB_FIELDS), key="end".__eq__)
+            for measure in self._moments(self.measures(JOB_FIELDS), jobs)
         ]  # fmt: skip
         found = [self._until(self._of_newest(self._shaped(one))) for one in found]
         return [self._costed(self._compared(one)) for one in found]
+
+    def _moments(self, measures: list[str], jobs: tuple[Target, ...]) -> list[str]:
+        """Return measures with the moment that is asked for, the ends behind all others."""
+        if self.marked("when") and not _MOMENTS & {*measures}:
+            runs = {"running", "queued"} & {*self.marked("states")} and not jobs
+            measures = [*filter(None, measures), "start" if runs else "end"]
+        return sorted(measures, key="end".__eq__)
 
     def _until(self, query: Query) -> Query:
         """Return a question with the time to come by which jobs shall have ended, or at which they

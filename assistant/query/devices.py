@@ -27,6 +27,7 @@ POINTS = 500
 """Buckets of a history. Each has its lowest, mean and highest value, so no peak is lost."""
 _NEAR_S = 300.0
 """A reading this far from a moment still stands for it."""
+_WEEK_S = 7 * 86400.0
 _KEPT_S = 31 * 86400.0
 """Readings are not kept for longer."""
 _HEALTH = ("ecc_uncorrected", "ecc_corrected", "rows_failure", "rows_pending", "xid_count",
@@ -42,7 +43,7 @@ def devices(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     if snapshot.is_recorded:
         notes = (*notes, Note("replay", (snapshot.recording,)))
     if query.ahead:
-        return _energy_ahead(query, states, notes, snapshot.time)
+        return _energy_ahead(daemon, query, states, notes, snapshot.time)
     if query.by in ("day", "hour"):
         return by_time(daemon, query, states, notes, snapshot.time)
     measures = (query.measure,) if query.measure else SUBJECTS["devices"].headline
@@ -81,10 +82,12 @@ def _energy(
 
 
 def _energy_ahead(
-    query: Query, states: Sequence[DeviceState], notes: tuple[Note, ...], now: float
+    daemon: Client, query: Query, states: Sequence[DeviceState], notes: tuple[Note, ...], now: float
 ) -> Rows:
-    """Return the energy that devices will use if their power stays as it is."""
+    """Return the energy that devices will use if their power stays as it is, or as when idle."""
     powers = [state.reading.get("power") if state.reading else None for state in states]
+    if query.states:
+        powers = [_least_power(daemon, state, now) for state in states]
     rows = tuple(
         Row(
             subject(state.device),
@@ -94,9 +97,16 @@ def _energy_ahead(
         for state, power in zip(states, powers, strict=True)
     )
     total = math.fsum(power for power in powers if isinstance(power, int | float))
-    notes = (*notes, Note("ahead", (total, query.ahead)))
+    notes = (*notes, Note("idle ahead" if query.states else "ahead", (total, query.ahead)))
     found = Rows("devices", (Column("energy", "J"),), rows, _source(states), now, notes=notes)
     return shaped(query, found)
+
+
+def _least_power(daemon: Client, state: DeviceState, now: float) -> float | None:
+    """Return the lowest power of the last week, which a device has when it is idle."""
+    history = daemon.history(state.device.id, ("power",), now - _WEEK_S, now, POINTS)
+    known = [value for value in history.columns.get("power", []) if value is not None]
+    return min(filter(finite, known), default=None)
 
 
 def recorded_since(daemon: Client, snapshot: Snapshot) -> float | None:

@@ -331,3 +331,11 @@ def test_what_was_done_with_a_job_is_told_and_that_nobody_knows_by_whom(deck: Cl
 def test_what_runs_at_a_time_to_come_is_estimated(deck: Client) -> None:
     query = Query("jobs", ahead=30 * 86400.0)
     assert "will probably run" in worded(query, execute(deck, query), WORDS)
+
+
+def test_what_idle_gpus_will_cost_rests_on_their_lowest_power(deck: Client) -> None:
+    query = Query("devices", "energy", states=("idle",), ahead=86400.0, aggregate="sum", text=COST,
+                  amount=0.3)  # fmt: skip
+    rows = execute(deck, query)
+    assert "the lowest of the last week" in worded(query, rows, WORDS)
+    assert worded(query, rows, WORDS).startswith("The cost is ")

@@ -163,3 +163,12 @@ def test_times_in_the_words_of_people_are_read(letters: str, since: str) -> None
 
 def test_a_participle_is_no_season() -> None:
     assert asked("ask jobs", "states=cancelled", time="a été").left == (("time", "a été"),)
+
+
+def test_the_moment_of_jobs_is_asked_for_and_what_idle_gpus_cost() -> None:
+    failed = asked("ask jobs", "measure=why_failed", "when=yes", jobs="train")
+    assert [one.measure for one in (failed.request, *failed.also)] == ["failure", "end"]
+    started = asked("ask jobs", "measure=start", "when=yes", jobs="train")
+    assert (started.request.measure, started.also, started.left) == ("start", (), ())
+    idle = asked("ask gpus", "measure=cost", "states=idle", ahead="pro Tag").request
+    assert (idle.states, idle.ahead, idle.text) == (("idle",), 86400.0, COST)
