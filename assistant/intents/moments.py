@@ -81,6 +81,18 @@ _PAST_HOUR = {"halb": -30, "dreiviertel": -15, "viertel": -45, "half": 30, "demi
               "media": 30, "quart": 15, "cuarto": 15}  # fmt: skip
 
 
+def is_to_come(text: str, now: float) -> bool:
+    """Return whether a text names tomorrow, or a time of the clock that is still to come today."""
+    said = text.casefold()
+    if re.search(rf"\b(?:{_DAYS[1]})\b", said) and not _MORNING.search(said):
+        return span_ahead(said, now) is not None
+    if not (re.search(rf"\b(?:{_DAYS[0]})\b", said) and _IS_CLOCK.search(said)):
+        return False
+    found = span_ahead(said, now)
+    today = datetime.fromtimestamp(now).date()
+    return found is not None and datetime.fromtimestamp(found[0]).date() == today
+
+
 def with_digits(text: str) -> str:
     """Return a text with its number words in digits: `the last 14 days`."""
     return _NUMBER_WORDS.sub(lambda match: str(_HOURS[match[1]]), text.casefold())
@@ -142,6 +154,10 @@ _IS_CLOCK = re.compile(
 )
 _EXACT_HOUR = re.compile(r"\d[:.]\d\d|\d\s?(?:uhr|heures|h\b|[ap]\.?m)|1[2-9]|2[0-4]|0\d")
 _WEEKEND = re.compile(r"week-?end|wochenende|fin de semana|\bfinde\b")
+_MORNING = re.compile(
+    r"\b(?:heute?|(?:vor)?gestern|am|jeden|diesen|esta|la|ayer) (?:morgen|ma[nñ]ana)\b"
+)
+"""Mornings, whose word also stands for tomorrow."""
 _PART_HOURS = ((6, 12), (12, 18), (18, 30))
 """The hours of a morning, an afternoon, and an evening or a night."""
 _EARLY = re.compile(

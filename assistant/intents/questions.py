@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gpudeck.assistant.intents.moments import ARTICLES, span_ahead
+from gpudeck.assistant.intents.moments import ARTICLES, is_to_come, span_ahead
 from gpudeck.assistant.intents.names import Known, named
 from gpudeck.assistant.intents.prices import price_of, seconds_ahead
 from gpudeck.assistant.intents.state import State
@@ -111,6 +111,8 @@ class Questions(Values):
         if name not in readers:
             raise Unknown(name)
         self.subject, self.lacking = name, []
+        spans = [(self._time_of(field, letters), letters) for field, letters in self.found.spans]
+        self.found = self.found._replace(spans=tuple(spans))
         return readers[name]()
 
     def _named(self, letters: str) -> list[Target]:
@@ -119,6 +121,10 @@ class Questions(Values):
             return super()._named(letters)
         except Unread:
             return [letters]
+
+    def _time_of(self, field: str, letters: str) -> str:
+        """Return the field of letters; a time that is still to come is no past one."""
+        return "ahead" if field == "time" and is_to_come(letters, self.now) else field
 
     def _pointed(self, mark: str) -> list[Target]:
         """Return the jobs that are pointed to; without any, the answer says so."""

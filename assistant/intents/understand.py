@@ -46,6 +46,8 @@ LONGEST_REQUEST = 2000
 ELSEWHERE = frozenset({"serve", "unserve", "download", "export", "open", "free", "notify",
                        "message", "account", "file", "shutdown", "other"})  # fmt: skip
 """Orders that are refused with the command that does them; GPUs that are named can be freed."""
+_SHOWN = frozenset({"order report", "order export", "order open"})
+"""Orders that show something, as an answer does."""
 _JOINS = re.compile(
     r"(?i)\s*[,;]?\s+(?:and|und|et|y|then|dann|puis|luego|&|sowie|plus)\s+(?:then |dann |also "
     r"|auch |aussi )?|[?;.!,]\s+"
@@ -185,7 +187,7 @@ class _Interpreter:
         clear = clear or (alone and found.chance >= CERTAIN and _is_named(best.request, found))
         if best.head == found.head and found.chance >= enough and clear and not several:
             return self._decided(found, best)
-        ordered = found.head.startswith("order")
+        ordered = found.head.startswith("order") and found.head not in _SHOWN
         if alone and isinstance(best.request, Query) and not ordered:
             # An answer changes nothing, and says how the question was read.
             return self._decided(found, best)._replace(guessed=True)

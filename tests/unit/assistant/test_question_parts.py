@@ -93,6 +93,19 @@ def test_a_deadline_and_a_moment_to_come_are_asked_of_jobs() -> None:
     assert (then.subject, then.measure, then.ahead) == ("jobs", "", day("2026-11-26 22:00") - NOW)
 
 
+@pytest.mark.parametrize(
+    ("letters", "comes"),
+    [
+        ("at 22:00 tonight", True), ("tomorrow", True), ("morgen um 9", True),
+        ("heute um 10 Uhr", False), ("tonight", False), ("por la mañana", False),
+        ("yesterday at 22:00", False), ("heute morgen", False), ("esta mañana", False),
+        ("ayer por la mañana", False), ("mañana a las 9", True),
+    ],
+)  # fmt: skip
+def test_a_time_that_is_to_come_is_no_past_one(letters: str, comes: bool) -> None:
+    assert (asked("ask jobs", time=letters).request.ahead > 0) == comes
+
+
 def test_a_gpu_is_named_by_its_place_its_number_or_words_of_its_name() -> None:
     assert asked("ask gpus", "measure=temperature", gpus="gpu08").request.devices == (8,)
     assert asked("ask gpus", "measure=temperature", gpus="zweite").request.devices == (1,)
