@@ -31,7 +31,8 @@ def new_job(
     """Return the order for a new job, or why it is not proposed. The arguments are `compose`'s."""
     job = read_submission(request, known.jobs, now)
     commands = [letters for field, letters in found.spans if field == "command"]
-    if _ends_sooner(job.command, request, found):
+    late = bool(job.unread) and _begins_sooner(job.command, commands)
+    if late or _ends_sooner(job.command, request, found):
         job = job._replace(command=_bare(commands[0]))
     elif not job.unread:
         return _order(job)
@@ -65,6 +66,11 @@ def _ends_sooner(command: str, request: str, found: Reading) -> bool:
     first = request.find(command)
     behind = _WORD.finditer(request, first + len(_bare(commands[0])), first + len(command))
     return all(_is_option(word, found) for word in behind)
+
+
+def _begins_sooner(command: str, commands: list[str]) -> bool:
+    """Return whether the encoder finds a program in front of a command that both end alike."""
+    return len(commands) == 1 and bool(command) and _bare(commands[0]).endswith(f" {command}")
 
 
 def _order(job: Submission) -> Order:

@@ -89,6 +89,8 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
         chosen = kept if kept not in ("", "jobs", "gpus") else field
         parts = [part for part in parts if part not in over]
         parts += [_Part(chosen, first + a, first + b) for a, b in _split(request[first:last])]
+    if found.head == "order note":
+        parts = [*_note(request, parts)]
     if found.head == "order pause":
         parts = [_until(request, part) for part in parts]
     parts += _names(request, found, parts, known)
@@ -97,6 +99,18 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
         spans=tuple((part.field, request[part.first : part.last]) for part in parts),
         places=tuple((part.first, part.last) for part in parts),
     )
+
+
+def _note(request: str, parts: list[_Part]) -> Iterator[_Part]:
+    """Yield the parts with the letters of a note as one; behind a colon it goes on to the end."""
+    notes = [part for part in parts if part.field == "notes"]
+    if notes:
+        first = min(part.first for part in notes)
+        is_behind_colon = request[:first].rstrip().endswith(":")
+        last = len(request) if is_behind_colon else max(part.last for part in notes)
+        yield _Part("notes", first, last)
+        parts = [part for part in parts if part.last <= first or part.first >= last]
+    yield from parts
 
 
 def _is_filler(found: Reading, first: int, last: int) -> bool:

@@ -73,6 +73,15 @@ def test_a_time_and_its_end_may_be_said_as_one() -> None:
     assert made == Order("book", devices=(2,), options={"begin": "2026-11-28 10:00"})
 
 
+def test_a_note_is_one_text_and_goes_on_behind_a_colon() -> None:
+    for text, note in (("note job 8: disk full, not retried", "disk full, not retried"),
+                       ("note disk full, retried on job 8", "disk full, retried")):  # fmt: skip
+        spans = (("notes", "disk full"), ("notes", "retried"))
+        at = tuple((text.index(part), text.index(part) + len(part)) for _, part in spans)
+        found = reading("order note", spans=spans)._replace(places=at)
+        assert ("notes", note) in completed(text, found, KNOWN).spans
+
+
 def test_a_number_that_is_surely_filler_is_no_job() -> None:
     text, found = "again, but with seed 42", reading("order retry", "jobs=@it")
     assert [name for name, _ in completed(text, found, KNOWN).spans] == ["jobs"]
@@ -366,6 +375,9 @@ NIGHTLY = Order("cancel", states=("queued",), group="nightly")
          Order("edit", jobs=(14,), options={"begin": "+2h"})),
         ("14 à 2h", "order edit", (), {"jobs": "14", "begin": "2h"},
          Order("edit", jobs=(14,), options={"begin": "2026-11-26 02:00"})),
+        ("run ncu -o prof ./bench, 1 gpu, bitte", "order submit", (),
+         {"command": "ncu -o prof ./bench", "count": "1"},
+         Order("submit", command="ncu -o prof ./bench", options={"gpus": "1"})),
         ("submit ./x --gpu with 16 cpus", "order submit", (),
          {"command": "./x --gpu", "cpus": "16"},
          Order("submit", command="./x --gpu", options={"cpus": "16"})),
