@@ -28,7 +28,7 @@ one_thread.import_numpy()
 
 import msgspec  # noqa: E402
 
-from gpudeck.assistant.intents.composed import compose  # noqa: E402
+from gpudeck.assistant.intents.composed import completing, compose  # noqa: E402
 from gpudeck.assistant.intents.heads import head_of  # noqa: E402
 from gpudeck.assistant.intents.names import Known  # noqa: E402
 from gpudeck.assistant.intents.orders import Orders  # noqa: E402
@@ -155,7 +155,7 @@ def _composed(label: dict[str, Any], known: Known, state: State) -> list[Request
         made = compose(reading, head, known, state, NOW)
     except (Unread, ValueError, KeyError):
         return []
-    return [made.request, *made.also]
+    return [completing(made.request, state), *made.also]
 
 
 def _submitted(found: Reading, known: Known, state: State) -> Order:
