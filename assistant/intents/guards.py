@@ -77,6 +77,8 @@ _LIMITING = _of(
     "nobody niemand personne nadie nowhere"
 )
 """Words that make fewer jobs of all jobs."""
+_WITHOUT_CHOICE = frozenset({"undo", "limit", "set", "book"})
+"""Orders that choose no jobs: `only two at once` is the limit itself."""
 _SUPPOSED = re.compile(
     r"what (?:if|(?:would|will|happens?|changes)\b.*\bif\b)|what happens (?:when|to)"
     r"|was (?:ware|passiert|wurde|wird|geschieht)\b.*\bwenn\b|angenommen"
@@ -185,8 +187,8 @@ def points(found: Reading) -> bool:
 
 def _of_many(rest: str, order: Order) -> Refusal | None:
     """Return the words that may choose among all jobs, the jobs of a group or the queue."""
-    if order.verb == "undo" or order.exclude:
-        return None  # a clean-up is undone as a whole, whatever is said of it
+    if order.verb in _WITHOUT_CHOICE or order.exclude:
+        return None
     words = _words(_LIMITING, rest)
     return Refusal("unread", words) if words else None
 

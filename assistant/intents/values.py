@@ -222,7 +222,10 @@ class Values:
         letters = self.letters(field)
         if not letters:
             return None
-        found = _TIMES_OVER.fullmatch(number_of(letters[0]))
+        first, _, rest = letters[0].partition(" ")  # "three times"
+        found = _TIMES_OVER.fullmatch(number_of(letters[0])) or _TIMES_OVER.fullmatch(
+            f"{number_of(first)} {rest}"
+        )
         if found is None:
             raise Unread(letters[0])
         return int(found["number"])
