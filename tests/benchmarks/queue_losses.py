@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.benchmarks.queue_tools import TOOLS, QueueTool, why_missing
-from tests.benchmarks.rows import context, merge
+from tests.benchmarks.rows import RESULTS, context, merge
 from tests.integration.torture.outside.campaign import VICTIM, read_ledger
 
 QUIET_S = 25.0
@@ -32,6 +32,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.queue_losses")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=20, help="in each round")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
     where = context(
         f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}",
@@ -56,7 +57,7 @@ def main() -> int:
             }
             print(", ".join(f"{key} {value}" for key, value in list(row.items())[:7]), flush=True)
             rows.append(row)
-    print(merge("queue_losses", rows, ("tool",)))
+    print(merge("queue_losses", rows, ("tool",), args.out))
     return 0
 
 
