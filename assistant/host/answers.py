@@ -294,7 +294,8 @@ def _answer_queries(asked: _Asked, queries: Sequence[Query]) -> Answer:
     ]
     last = answers[-1]
     facts = tuple(fact for answer in answers for fact in answer.facts)
-    text = "\n\n".join(answer.text for answer in answers)
+    parts = [part for answer in answers for part in answer.text.split("\n\n")]
+    text = "\n\n".join(dict.fromkeys(parts))  # what two answers say is said once
     return msgspec.structs.replace(last, text=text, facts=facts)
 
 

@@ -146,8 +146,9 @@ def _chosen(daemon: Client, query: Query, snapshot: Snapshot) -> tuple[list[j.Jo
         kept = [job for job in kept if query.tag.casefold() in map(str.casefold, job.spec.tags)]
     if query.text:
         kept = [job for job in kept if job.spec.name.casefold() == query.text.casefold()]
-        if not kept:
-            named_jobs(daemon, (query.text,), several=True)  # it raises NotFound where none has it
+        if not kept:  # it raises NotFound where none has the name
+            known = named_jobs(daemon, (query.text,), several=True)
+            kept = list(known) if query.measure == "failure" else []
     if devices:
         kept = [job for job in kept if devices & set(j.held_devices(job) or _ran_on(job))]
     if query.aggregate in ("first", "last") and kept:
