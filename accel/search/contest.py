@@ -156,12 +156,13 @@ class Contest:
         # copies at their fastest: what is subtracted must not flatter anybody
         among = [r for r in self._rounds if r.calls > 1] or self._rounds
         copies = min(r.copies for r in among)
-        mine = statistics.median(r.candidate for r in among) - copies
+        calls = median_span([r.candidate for r in among])
+        mine, highest = calls.estimate - copies, max(r.candidate for r in among)
         theirs = statistics.median(r.baseline for r in among) - copies
         net = theirs / mine if mine > 0 and theirs > 0 else speedup.estimate
         return Race(
             baseline, others, tuple(self._rounds), speedup, twin, net, max(mine, 0.0),
-            self._verified,
+            min(calls.high, highest) - copies, self._verified,
         )  # fmt: skip
 
     def _check_single_calls(self) -> None:

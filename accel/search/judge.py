@@ -287,10 +287,10 @@ class _Session:
             self._list(contender)
         for _ in range(_DOUBTED):
             self._roofline = roof = roofline(self._task, self._torch_device, mhz)
-            if roof is None or self._race is None or self._race.microseconds >= roof.least_us:
+            if roof is None or self._race is None or self._race.at_most >= roof.least_us:
                 return
         if roof and self._race:
-            self._refusals.append(Refusal("too-fast", "", self._race.microseconds, roof.least_us))
+            self._refusals.append(Refusal("too-fast", "", self._race.at_most, roof.least_us))
 
     @contextmanager
     def _clock(self) -> Iterator[list[float]]:

@@ -158,6 +158,8 @@ class Race(msgspec.Struct, frozen=True):
     """Baseline / candidate, without the copies."""
     microseconds: float
     """The median of a call of the candidate without the copies."""
+    at_most: float
+    """What this median is at most, as the windows vary: in microseconds."""
     verified: int
     """How many timed calls were compared with the reference."""
 

@@ -51,7 +51,7 @@ def record() -> SearchRecord:
     """Return what the page reads of it."""
     race = Race(
         "torch.compile max-autotune", (), (), Span(1.08, 1.061, 1.095), Span(1.0, 0.993, 1.006),
-        1.21, 47.2, 60,
+        1.21, 47.2, 47.9, 60,
     )  # fmt: skip
     verdict = Verdict(
         "softmax", {"rows": 4096, "columns": 4096}, "float32", H100, {},

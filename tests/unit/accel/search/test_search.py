@@ -275,7 +275,7 @@ def test_windows_replay_what_was_captured_until_another_kernel_is_loaded(monkeyp
 
 
 def verdict(low, **more):
-    race = Race("eager", (), (), Span(low, low, low), Span(1.0, 0.99, 1.01), 2.0, 5.0, 9)
+    race = Race("eager", (), (), Span(low, low, low), Span(1.0, 0.99, 1.01), 2.0, 5.0, 5.1, 9)
     source = Source("gpudeck.accel.search.tasks", "torch_softmax")
     from gpudeck.accel.runtime.capability import find_device
 
