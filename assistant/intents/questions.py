@@ -492,6 +492,8 @@ class Questions(Values):
         if self.marked("when") and not _MOMENTS & {*measures}:
             runs = {"running", "queued"} & {*self.marked("states")} and not jobs
             measures = [*filter(None, measures), "start" if runs else "end"]
+        if self._speaks_of_nothing():  # it runs, and its end is to come
+            measures = ["estimate" if one == "end" else one for one in measures]
         return sorted(measures, key="end".__eq__)
 
     def _until(self, query: Query) -> Query:
