@@ -176,7 +176,8 @@ class _Interpreter:
         if kind == "order" and name == "submit":
             return self._submitted(found)
         composed, lacking = self._composed(found)
-        told = self._told(found, lacking) if found.chance >= SURE else None
+        enough = SURE if composed else LIKELY
+        told = self._told(found, lacking) if found.chance >= enough else None
         if told is not None or not composed:
             return self._continued(found) or told or Understood(None, self.language)
         best, alone = composed[0], len(composed) == 1
@@ -287,7 +288,10 @@ class _Interpreter:
                     lacking = unread if head == found.head else lacking
                 except (UserError, ValueError, KeyError):
                     continue
-        return made, lacking
+        kept: dict[str, Composed] = {}
+        for one in made:  # two kinds may be the same question
+            kept.setdefault(repr((one.request, one.also)), one)
+        return [*kept.values()], lacking
 
     def _made(self, found: Reading) -> list[Composed]:
         """Return the requests of a reading: one, or one for each job that `it` may stand for.
