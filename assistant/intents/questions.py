@@ -7,17 +7,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from gpudeck.assistant.intents.moments import ARTICLES, is_to_come, span_ahead
-from gpudeck.assistant.intents.names import Known, named
-from gpudeck.assistant.intents.prices import price_of, seconds_ahead
-from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.comparisons import Comparisons
+from gpudeck.assistant.intents.prices import seconds_ahead
+from gpudeck.assistant.intents.question_parts import CURRENCY, OWNERS, PERIODS
 from gpudeck.assistant.intents.tokens import tokens, unaccented, unit_of
-from gpudeck.assistant.intents.values import NOW, Unknown, Unread, Values, numbers_in
+from gpudeck.assistant.intents.values import Unknown, Unread
 from gpudeck.assistant.language.glossary import term_of
 from gpudeck.assistant.query.conversion import convert, kind_of
-from gpudeck.assistant.query.request import COST, NEWEST, PREVIOUS, Query, Span, Target, Where
+from gpudeck.assistant.query.request import COST, NEWEST, Query, Span, Target, Where
 from gpudeck.assistant.query.table import SUBJECTS
-from gpudeck.assistant.reader import labels
 from gpudeck.assistant.reader.reading import Reading
 
 DEVICE_FIELDS = {
@@ -44,31 +42,7 @@ _HELD = {"holder": "user", "use": ""}
 """What a job says of a past use of GPUs, by the measure of GPUs."""
 _TOLD = frozenset({"throttle", "health"})
 """Measures without a history, which alerts tell of."""
-_OWNERS, _PERIODS = frozenset({"user", "name", "group"}), frozenset({"day", "hour"})
-"""What jobs are grouped by, and what values over a time are, too."""
-_TOGETHER = re.compile(r"(?i),|\b(?:and|und|et|y|e|or|oder|ou|o|vs|versus|contra|contre|gegen)\b")
-"""What stands between the names of users."""
-_ANY_CARD = re.compile(
-    r"(?:(?:the|my|our|die|der|das|la|le|les|las|los|el|un|una|une|ein|eine|a|an|all|alle|toda?s"
-    r"|both|beiden?|ma|mi|mes|mis|meine?|this|diese[rn]?|one|eine[rn]?) ?)*"
-    r"(?:gpus?|cards?|(?:grafik)?karten?|kartn|cartes?|tarjetas?|graficas?|graphics cards?|placas?"
-    r"|machine|maschine|maquina|rechner|box|pc)?(?: [a-z]+grafica)?"
-)
-"""Words for a GPU that name none."""
-_CURRENCY = re.compile(
-    r"(?i)[€$£¥]|\b(?:euros?|eur|dollars?|usd|chf|franken|francs?|pesos?|soles|pounds?|gbp|naira)\b"
-)
-_TEXTS = frozenset({"command", "log", "files", "state", "driver", "name"})
-"""Measures that are words, so that no difference can be computed."""
 _MOMENTS = frozenset({"start", "end", "estimate", "submitted"})
-_SUMMED = frozenset({"energy", "gpu_hours", "duration"})
-_USUAL_S = 7 * 86400.0
-"""What is usual is the mean of so many seconds."""
-_LAST_TIME = re.compile(r"(?i)last time|letzte[ns]? mal|derni[eè]re fois|(?:última )?vez")
-"""The run before, whenever that was."""
-_BEFORE = re.compile(
-    r"last|letzte|vor|avant|antes|preceden|anterior|celle|dernier|pasad|previous|other|andere|autre"
-)
 _ABOUT = {"failure": _FAILED, "end": ("done", *_FAILED, "cancelled"), "reason": ("queued",),
           "stall": _RUNNING, "progress": _RUNNING, "estimate": _RUNNING}  # fmt: skip
 """The jobs that a measure is asked of where none is named."""
@@ -81,14 +55,8 @@ def _has_history(measure: str) -> bool:
     return measure != "pcie_gen" and SUBJECTS["devices"].measures[measure or "util"].history
 
 
-class Questions(Values):
+class Questions(Comparisons):
     """Read questions."""
-
-    def __init__(self, found: Reading, known: Known, state: State, now: float, text: str) -> None:
-        super().__init__(found, known, state, now, text)
-        self.subject = ""
-        self.lacking: list[tuple[str, str]] = []
-        """Parts that have no value here, as fields with their marks."""
 
     def read(self, name: str) -> list[Query]:
         """Return the questions of a subject, one for each measure.
@@ -115,72 +83,9 @@ class Questions(Values):
         self.found = self.found._replace(spans=tuple(spans))
         return readers[name]()
 
-    def _named(self, letters: str) -> list[Target]:
-        """Return the jobs of a name; an answer says that there is no job of an unknown one."""
-        try:
-            return super()._named(letters)
-        except Unread:
-            return [letters]
-
-    def _time_of(self, field: str, letters: str) -> str:
-        """Return the field of letters; a time that is still to come is no past one."""
-        return "ahead" if field == "time" and is_to_come(letters, self.now) else field
-
-    def _pointed(self, mark: str) -> list[Target]:
-        """Return the jobs that are pointed to; without any, the answer says so."""
-        try:
-            return super()._pointed(mark)
-        except Unread:
-            self.lacking.append(("jobs", mark))
-            return []
-
-    def measures(self, table: dict[str, str]) -> list[str]:
-        """Return the measures that are asked for; an answer says that some are not measured."""
-        found = super().measures(table)
-        known = labels.SUBJECTS.get(self.subject, ())
-        self.lacking += [("measure", name) for name in self.marked("measure")
-                         if (name in known and name not in table) or name == "other"]  # fmt: skip
-        return found
-
-    def user(self) -> str:
-        """Return the user who is named, or several with commas between them."""
-        letters = self.letters("user")
-        said = [one for each in letters for one in _TOGETHER.split(each) if one.strip()]
-        people = [named(one.strip(), self.known.users) for one in said]
-        if letters and self.known.me and "@me" in self.marked("user"):
-            people.append(self.known.me)
-        if len(people) > 1 and all(people):
-            return ",".join(dict.fromkeys(filter(None, people)))
-        return super().user()
-
     def reading(self, found: Reading) -> Questions:
         """Return the questions of another reading of the same request."""
         return Questions(found, self.known, self.state, self.now, self.text)
-
-    def says_nothing(self, field: str, words: str) -> bool:
-        """Return whether a part asks for nothing else: now, any GPU, one, or what was so before."""
-        if field in ("time", "time2"):
-            return NOW.fullmatch(words) is not None
-        if field == "gpus" and words.startswith("@"):
-            return words != "@others" and not self.state.devices  # the card is any card
-        if field == "gpus":
-            return _ANY_CARD.fullmatch(unaccented(words.casefold())) is not None
-        if field == "to" and self.subject == "conversion":
-            return True
-        if field == "by":
-            return words == "gpu" and self.subject == "gpus"  # each has a row
-        if field == "compare" and words == "before" and self.letters("time2"):
-            return True
-        if field == "compare":
-            sides = self.letters("jobs") or self.letters("gpus")
-            return words == "each" and len(sides) != 1
-        if field == "user":  # a table of all users has a row for each
-            ranked = self.subject == "users" and (self.marked("compare") or self.marked("which"))
-            return words == "@me" and bool(ranked or not self.known.me)
-        if field == "when":
-            told = self.subject in ("capacity", "bookings", "actions", "alerts", "jobs")
-            return told or "uptime" in self.marked("measure")
-        return field == "count" and words.casefold() in ARTICLES
 
     def _code(self) -> list[Query]:
         if jobs := self.letters("jobs"):
@@ -220,41 +125,11 @@ class Questions(Values):
         ]  # fmt: skip
         return msgspec.structs.replace(query, where=tuple(bounds), **changes)
 
-    def _bound(self, query: Query, field: str) -> float:
-        letters = self.letters(field)[0]
-        token = next((t for t in tokens(letters) if t.kind in ("number", "quantity")), None)
-        if token is None:
-            raise Unread(letters)
-        unit = SUBJECTS[query.subject].measures[query.measure].unit
-        if token.unit and kind_of(token.unit) and kind_of(token.unit) == kind_of(unit):
-            return convert(token.value, token.unit, unit)
-        return convert(token.value, "GB", "B") if unit == "B" else token.value
-
-    def _cards(self) -> tuple[tuple[int, ...], str]:
-        """Return the GPUs that are named by a number or a place, or words of their names."""
-        devices, letters = self.devices(), (*self.letters("gpus"), *self.letters("gpu_type"))
-        words = [one for one in letters if not _ANY_CARD.fullmatch(unaccented(one.casefold()))]
-        return devices, "" if devices or not words else words[0]
-
-    def _excluded(self) -> tuple[int, ...]:
-        """Return the GPUs that are left out: the others are asked for, or all but some."""
-        if "@others" in self.marked("gpus"):
-            return self.state.devices
-        found = [n for letters in self.letters("except") for n in numbers_in(tokens(letters))]
-        if self.letters("except") and not found:
-            raise Unread(self.letters("except")[0])
-        return tuple(found)
-
-    def _by(self, subject: str) -> str:
-        """Return what rows are grouped by, as far as the subject has such groups."""
-        known = _OWNERS | _PERIODS if subject == "jobs" else _PERIODS
-        return next((by for by in self.marked("by") if by in known), "")
-
     def _gpus(self) -> list[Query]:
         others = self.marked("user") == ["@others"]  # anybody's use answers for them
         jobs, user = self.jobs(), "" if others else self.user()
         span, found = self._device_time(), []
-        owned = bool(jobs or user or self.group() or _OWNERS & {*self.marked("by")})
+        owned = bool(jobs or user or self.group() or OWNERS & {*self.marked("by")})
         for measure in self.measures(DEVICE_FIELDS):
             held = measure in _HELD
             if held and "newest" in self.marked("which"):
@@ -300,35 +175,11 @@ class Questions(Values):
             return msgspec.structs.replace(query, when=False, by="day", extreme=True, aggregate=how)
         return query
 
-    def _unit_of(self, measure: str) -> str:
-        """Return the unit in which a measure is asked for; empty if it has no such unit."""
-        units = [unit_of(unaccented(t.norm)) for t in tokens(" ".join(self.letters("to")))]
-        unit = next(filter(None, units), "")
-        own = SUBJECTS["devices"].measures[measure].unit if measure else ""
-        return unit if unit and kind_of(unit) == kind_of(own) else ""
-
-    def _currency(self) -> str:
-        """Return the currency that is said with a price, or in which a cost is asked for."""
-        said = self.letters("to") or _CURRENCY.findall(" ".join(self.letters("price")))
-        last = self.state.last
-        before = last.unit if last is not None and COST in (last.text, last.to) else ""
-        return said[0] if said else before
-
     def _then(self) -> Query:
         """Return the question which jobs run at a time to come."""
         begin, _ = self._coming()
         return Query("jobs", ahead=max(begin - self.now, 1.0), user=self.user(),
                      devices=self.devices())  # fmt: skip
-
-    def _coming(self) -> tuple[float, float]:
-        """Return the begin and the end of the time to come. Raises Unread if it is none."""
-        letters = " ".join((*self.letters("ahead"), *self.letters("begin")))
-        if NOW.fullmatch(letters):
-            return self.now, self.now
-        found = span_ahead(letters, self.now)
-        if found is None:
-            raise Unread(letters)
-        return found
 
     def _device_time(self) -> Span | None:
         """Return the time of a question about GPUs; who had one "before" is asked of all time."""
@@ -353,20 +204,10 @@ class Questions(Values):
             return query
         return msgspec.structs.replace(query, amount=self._price(), unit=self._currency())
 
-    def _price(self) -> float:
-        """Return the price of a kWh that is said, now or in the question before; 0: none."""
-        if letters := self.letters("price"):
-            price = price_of(letters[0])
-            if price is None:
-                raise Unread(letters[0])
-            return price
-        last = self.state.last
-        return last.amount if last is not None and COST in (last.text, last.to) else 0.0
-
     def _costed(self, query: Query) -> Query:
         """Return a question for the energy of jobs with the price, if its cost is asked for."""
         asked = "cost" in self.marked("measure") or bool(self.letters("price"))
-        asked = asked or _CURRENCY.search(" ".join(self.letters("to"))) is not None
+        asked = asked or CURRENCY.search(" ".join(self.letters("to"))) is not None
         if query.measure != "energy" or not asked:
             return query
         priced = {"to": COST, "amount": self._price(), "unit": self._currency()}
@@ -398,79 +239,6 @@ class Questions(Values):
         if not held and len(jobs) != 1:
             query = msgspec.structs.replace(query, aggregate="sum")
         return query if held else self._compared(query)
-
-    def _compared(self, query: Query) -> Query:
-        """Return a question with what it is compared with, if that is asked for."""
-        asked = self.marked("compare")
-        if self.letters("time2") or ("before" in asked and query.time is not None):
-            return self._with_earlier(query)
-        if not asked:
-            return query
-        if query.measure == "use":
-            query = msgspec.structs.replace(query, measure="")
-        sides = query.devices if query.subject == "devices" else query.jobs
-        if query.subject == "jobs" and len(sides) == 1 and "before" in asked:
-            return msgspec.structs.replace(query, other=Query("jobs", text=PREVIOUS))
-        measured = SUBJECTS[query.subject].measures.get(query.measure)
-        if query.subject == "devices" and measured is not None and measured.history:
-            if "before" in asked:
-                query = msgspec.structs.replace(query, aggregate="mean")
-                past = Span(self.now - _USUAL_S, self.now)
-                usual = msgspec.structs.replace(query, time=past)
-                return msgspec.structs.replace(query, other=usual)
-            if "others" in asked and sides:
-                rest = msgspec.structs.replace(query, devices=(), exclude=sides, aggregate="mean")
-                return msgspec.structs.replace(query, other=rest)
-        if "others" in asked and query.subject == "devices":
-            return msgspec.structs.replace(query, devices=())  # the rows show which is unlike them
-        if "each" not in asked:
-            raise Unread("compare")
-        if len(sides) != 2 or query.measure in _TEXTS:
-            return query  # its rows stand one below the other
-        field = "devices" if query.subject == "devices" else "jobs"
-        other = msgspec.structs.replace(query, **{field: sides[1:]})
-        return msgspec.structs.replace(query, **{field: sides[:1], "other": other})
-
-    def _with_earlier(self, query: Query) -> Query:
-        """Return a question beside the same one about another time.
-
-        Raises Unread if the other time is none, or what is asked for has no value for a time.
-        """
-        letters, how = " ".join(self.letters("time2")), query.aggregate
-        if query.subject == "devices":
-            measure = SUBJECTS["devices"].measures.get(query.measure)
-            if measure is None or not measure.history:
-                raise Unread(letters or "compare")
-            how = how or "mean"
-        elif not how:
-            how = "count" if not query.measure else "sum" if query.measure in _SUMMED else "mean"
-            if query.measure and query.measure in _TEXTS | {"reason", "failure", "user"}:
-                raise Unread(letters or "compare")
-        if query.subject == "jobs" and len(query.jobs) == 1 and _LAST_TIME.search(letters):
-            return msgspec.structs.replace(query, other=Query("jobs", text=PREVIOUS))
-        if query.subject == "jobs" and query.jobs and letters:
-            past = msgspec.structs.replace(query, jobs=(), states=(), time=self.time("time2"),
-                                           aggregate="last", limit=1)  # fmt: skip
-            return msgspec.structs.replace(query, other=past)
-        earlier = self._earlier(letters, query.time)
-        query = msgspec.structs.replace(query, aggregate=how, by="", extreme=False)
-        return msgspec.structs.replace(query, other=msgspec.structs.replace(query, time=earlier))
-
-    def _earlier(self, letters: str, span: Span | None) -> Span | None:
-        """Return the other time of a comparison: one that is named, or the one before."""
-        found = None
-        if letters:
-            try:
-                found = self.time("time2")
-            except Unread:
-                if not _BEFORE.search(unaccented(letters.casefold())):
-                    raise
-        if found is not None and found != span:
-            return found
-        if span is None or span.since <= 0:
-            raise Unread(letters or "compare")
-        length = max(span.until - span.since, 3600.0)
-        return Span(span.since - length, span.since)
 
     def _jobs(self) -> list[Query]:
         self.refuse("except", "words")
@@ -559,7 +327,7 @@ class Questions(Values):
             return [limit, *(self._of_user(one, user, span) for one in more)]
         table = {"gpu_hours": "gpu_hours", "energy": "energy", "jobs": "", "activity": "",
                  "gpus": "gpus" if span is None else "gpu_hours", "memory": "memory"}  # fmt: skip
-        if {"activity", "jobs", "gpus"} & {*asked} and _PERIODS & {*self.marked("by")}:
+        if {"activity", "jobs", "gpus"} & {*asked} and PERIODS & {*self.marked("by")}:
             return [self._shaped(Query("devices", "util", time=span, by=self._by("devices")))]
         return [self._of_user(one, user, span) for one in self.measures(table)]
 
