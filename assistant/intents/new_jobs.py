@@ -50,7 +50,8 @@ def new_job(
     doubt = guards.doubted(rest, found._replace(spans=(), places=()), order, now)
     if doubt is not None and (doubt.words or not left):
         return doubt
-    sure = found.chance >= thresholds.SURE and found.chance * found.certainty >= thresholds.CLEAR
+    clear = found.chance * found.certainty >= thresholds.CLEAR
+    sure = clear and found.plain >= thresholds.NEW_JOB
     if left or not sure or [_bare(job.command)] != [*map(_bare, commands)]:
         return Refusal("command", left or job.unread)
     if read_time(tokens(rest), now) is not None:  # such as "before midnight"
