@@ -342,6 +342,9 @@ class _Interpreter:
         against = guards.against(self.request, found, order, self.known, self.now)
         if against is not None:
             return Understood(None, self.language, refusal=against)
+        if found.chance < CERTAIN:  # a question about a command has its letters, too
+            others, _ = self._composed(found._replace(heads=found.heads[1:]), HARDLY)
+            return self._offered(found, [*(one.request for one in others), order])
         return Understood(order, self.language, plan=guards.is_supposed(self.request, found))
 
     # ---- two requests at once
