@@ -129,6 +129,7 @@ class Questions(Comparisons):
         others = self.marked("user") == ["@others"]  # anybody's use answers for them
         jobs, user = self.jobs(), "" if others else self.user()
         span, found = self._device_time(), []
+        counted = self._by("devices") or {"idle", "busy"} & {*self.marked("states")}
         owned = bool(jobs or user or self.group() or OWNERS & {*self.marked("by")})
         for measure in self.measures(DEVICE_FIELDS):
             held = measure in _HELD
@@ -137,7 +138,7 @@ class Questions(Comparisons):
                 found.append(self._shaped(self._of_jobs(measure, jobs, user, past)))
             elif self.letters("ahead") and (held or not measure):
                 found.append(self._then())
-            elif owned or (held and span is not None and not self._by("devices")):
+            elif owned or (held and span is not None and not counted):
                 found.append(self._of_jobs(measure, jobs, user, span))
             elif self.letters("ahead"):
                 found.append(self._ahead(measure))
@@ -158,7 +159,11 @@ class Questions(Comparisons):
             span = span if measure == "use" else None
             measure = "util" if measure == "use" else measure
         devices, model = self._cards()
-        self.lacking += [("states", one) for one in use[:1] if span is not None]
+        counted = span is not None and not span.point and not self._by("devices")
+        if use and counted and measure in ("", "use", "util"):
+            measure = f"{use[0]}_time"
+        elif use and span is not None:
+            self.lacking.append(("states", use[0]))
         query = Query("devices", measure, devices=devices, model=model, exclude=self._excluded(),
                       time=span, states=tuple(use[:1]) if span is None else (),
                       by=self._by("devices"))  # fmt: skip

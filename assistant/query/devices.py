@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from gpudeck.assistant.facts.devices import largest_error, source, source_name, subject
 from gpudeck.assistant.facts.phrases import plain
 from gpudeck.assistant.facts.usage import energy_facts
+from gpudeck.assistant.query.estimates import IDLE_UTIL
 from gpudeck.assistant.query.groups import by_time
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
@@ -27,6 +28,7 @@ POINTS = 500
 """Buckets of a history. Each has its lowest, mean and highest value, so no peak is lost."""
 _NEAR_S = 300.0
 """A reading this far from a moment still stands for it."""
+_USED = ("idle_time", "busy_time")
 _WEEK_S = 7 * 86400.0
 _KEPT_S = 31 * 86400.0
 """Readings are not kept for longer."""
@@ -47,6 +49,8 @@ def devices(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     if query.by in ("day", "hour"):
         return by_time(daemon, query, states, notes, snapshot.time)
     measures = (query.measure,) if query.measure else SUBJECTS["devices"].headline
+    if query.measure in _USED:
+        return _used_time(daemon, query, states, notes, snapshot.time)
     if query.time is not None:
         if query.measure == "energy":
             return _energy(daemon, query, query.time, states, notes)
@@ -99,6 +103,29 @@ def _energy_ahead(
     total = math.fsum(power for power in powers if isinstance(power, int | float))
     notes = (*notes, Note("idle ahead" if query.states else "ahead", (total, query.ahead)))
     found = Rows("devices", (Column("energy", "J"),), rows, _source(states), now, notes=notes)
+    return shaped(query, found)
+
+
+def _used_time(
+    daemon: Client,
+    query: Query,
+    states: Sequence[DeviceState],
+    notes: tuple[Note, ...],
+    now: float,
+) -> Rows:
+    """Return for how long devices did nothing, or something, as far as readings tell."""
+    span = query.time or Span(now - 86400.0, now)
+    rows = []
+    for state in states:
+        history = daemon.history(state.device.id, ("util",), span.since, span.until, POINTS)
+        known = [value for value in history.columns.get("util", []) if value is not None]
+        width = (span.until - max(span.since, now - _KEPT_S)) / POINTS
+        idle = sum(value <= IDLE_UTIL for value in known)
+        points = idle if query.measure == "idle_time" else len(known) - idle
+        value = points * width if known else None
+        rows.append(Row(subject(state.device), label(state.device), (value,), ("no data",)))
+    found = Rows("devices", (Column(query.measure, "s"),), tuple(rows), _source(states), span.until,
+                 span, notes=notes)  # fmt: skip
     return shaped(query, found)
 
 

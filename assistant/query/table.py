@@ -57,6 +57,8 @@ _DEVICE = {
 } | {
     "energy": Measure("Energy", "J", True),
     "use": Measure("State"),
+    "idle_time": Measure("Idle time", "s", True),
+    "busy_time": Measure("Busy time", "s", True),
     "name": Measure("Model"),
     "holder": Measure("Holder"),
     "health": Measure("Health"),

@@ -148,7 +148,7 @@ _WITHOUT = {
     "folder": "I cannot limit this to a folder.",
     "jobs": "You named no job, so this is about all that come into question.",
     "other": "I could not take into account all that you referred to.",
-    "states": "How long GPUs were idle or busy is not counted; this is how much they were used.",
+    "states": "This is not only for GPUs that were idle or busy.",
 }
 """What is said of parts of a question without letters, by their fields."""
 

@@ -118,6 +118,7 @@ def _is_held(made: Composed, name: str, label: Label) -> bool:
         (field == "combine" and one.aggregate == value)
         or (field == "states" and {*STATES.get(value, (value,))} <= {*one.states})
         or (field == "measure" and one.measure and one.measure == table.get(value))
+        or (field == "states" and one.measure == f"{value}_time")
         or (name == "which=newest" and one.limit > 0)
         or (name == "compare=before" and "time2" in label)
         or (name == "user=@me" and one.by == "user")

@@ -333,6 +333,18 @@ def test_what_runs_at_a_time_to_come_is_estimated(deck: Client) -> None:
     assert "will probably run" in worded(query, execute(deck, query), WORDS)
 
 
+def test_how_long_gpus_were_idle_and_busy_is_the_time_that_was_read(deck: Client) -> None:
+    now = time.time()
+    span = Span(now - 600.0, now)
+    idle, busy = (
+        execute(deck, Query("devices", name, time=span)) for name in ("idle_time", "busy_time")
+    )
+    for first, second in zip(idle.rows, busy.rows, strict=True):
+        both = [value for value in (first.values[0], second.values[0]) if value is not None]
+        assert len(both) == 2 and 0 < sum(map(float, map(str, both))) <= 601
+    assert "idle time" in worded(Query("devices", "idle_time", time=span), idle, WORDS).casefold()
+
+
 def test_what_idle_gpus_will_cost_rests_on_their_lowest_power(deck: Client) -> None:
     query = Query("devices", "energy", states=("idle",), ahead=86400.0, aggregate="sum", text=COST,
                   amount=0.3)  # fmt: skip

@@ -185,3 +185,10 @@ def test_the_moment_of_jobs_is_asked_for_and_what_idle_gpus_cost() -> None:
     assert (started.request.measure, started.also, started.left) == ("start", (), ())
     idle = asked("ask gpus", "measure=cost", "states=idle", ahead="pro Tag").request
     assert (idle.states, idle.ahead, idle.text) == (("idle",), 86400.0, COST)
+
+
+def test_how_long_gpus_were_idle_is_asked_of_a_time() -> None:
+    made = asked("ask gpus", "measure=use", "states=idle", "combine=sum", time="yesterday")
+    assert (made.request.measure, made.request.states, made.left) == ("idle_time", (), ())
+    cost = asked("ask gpus", "measure=cost", "states=idle", time="yesterday")
+    assert cost.left == (("states", "idle"),)
