@@ -42,6 +42,8 @@ _HELD = {"holder": "user", "use": ""}
 """What a job says of a past use of GPUs, by the measure of GPUs."""
 _TOLD = frozenset({"throttle", "health"})
 """Measures without a history, which alerts tell of."""
+_WORDS = frozenset({"failure", "reason", "log", "command", "files", "user", "devices", "stall"})
+"""Measures of jobs that are words, so that nothing can be added up."""
 _MOMENTS = frozenset({"start", "end", "estimate", "submitted"})
 _ABOUT = {"failure": _FAILED, "end": ("done", *_FAILED, "cancelled"), "reason": ("queued",),
           "stall": _RUNNING, "progress": _RUNNING, "estimate": _RUNNING}  # fmt: skip
@@ -249,13 +251,17 @@ class Questions(Comparisons):
         self.refuse("except", "words")
         jobs, group = ((), self.group()) if self._speaks_of_nothing() else self.targets()
         self.lacking += [("jobs", "@it")] if self._speaks_of_nothing() else []
+        measures, by = self._moments(self.measures(JOB_FIELDS), jobs), self._by("jobs")
+        if by and {*measures} <= _WORDS:  # each job has words of its own, and its user beside them
+            measures += [by] if by in ("user", "group") and by not in measures else []
+            by = ""
         found = [
             Query("jobs", self._about(measure, jobs), jobs=jobs,
                   states=self._states_of(jobs, measure),
-                  user=self.user(), group=group, time=self.time(), by=self._by("jobs"),
+                  user=self.user(), group=group, time=self.time(), by=by,
                   devices=self.devices() if not jobs else (),
                   tag=(self.letters("tag") or [""])[0])
-            for measure in self._moments(self.measures(JOB_FIELDS), jobs)
+            for measure in measures
         ]  # fmt: skip
         found = [self._until(self._of_newest(self._shaped(one))) for one in found]
         return [self._costed(self._compared(one)) for one in found]

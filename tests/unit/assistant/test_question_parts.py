@@ -192,3 +192,9 @@ def test_how_long_gpus_were_idle_is_asked_of_a_time() -> None:
     assert (made.request.measure, made.request.states, made.left) == ("idle_time", (), ())
     cost = asked("ask gpus", "measure=cost", "states=idle", time="yesterday")
     assert cost.left == (("states", "idle"),)
+
+
+def test_reasons_are_not_added_up_by_user_and_name_the_user() -> None:
+    made = asked("ask jobs", "measure=why_failed", "states=failed", "by=user")
+    queries = (made.request, *made.also)
+    assert [(one.measure, one.by) for one in queries] == [("failure", ""), ("user", "")]
