@@ -39,10 +39,10 @@ SETS: dict[str, Collection[int]] = {
 }
 """The profiles of each set; of the last one only what is no order, or none for now."""
 TRIED = {
-    "FILLER": (0.3, 0.7, 0.8, 0.95, 0.99),
-    "PLAIN": (0.8, 0.88, 0.91, 0.93, 0.95, 0.97, 1.01),
-    "NEW_JOB": (0.8, 0.88, 0.94, 0.96),
-    "UNCONDITIONAL": (0.88, 0.92, 0.95, 0.97, 0.98),
+    "PLAIN": (0.88, 0.91, 0.96, 1.01),
+    "UNCONDITIONAL": (0.94, 0.97),
+    "NEW_JOB": (0.88, 0.95),
+    "FILLER": (0.7, 0.95),
 }
 
 

@@ -112,9 +112,13 @@ def profiles(chosen: Mapping[str, Collection[int]] = HELD_OUT) -> Iterator[Case]
     sets = {profile: name for name, profiles in chosen.items() for profile in profiles}
     befores = [one.before for one in examples(PROFILES) if one.profile in sets]
     rows = [row for row in rows if row["profile"] in sets]
+    of_profile = defaultdict[int, list[dict[str, Any]]](list)
+    for row in rows:
+        of_profile[row["profile"]].append(row)
+    named = {profile: _named(its) for profile, its in of_profile.items()}
     state = State()
     for row, before in zip(rows, befores, strict=True):
-        known = _named([one for one in rows if one["profile"] == row["profile"]])
+        known = named[row["profile"]]
         state = State() if row["turn"] == 1 else state
         first = row["label"][0]
         state = msgspec.structs.replace(state, before=before)
