@@ -215,14 +215,15 @@ def linear(way: str, kind: str, peer: str = "fla") -> list[float]:
     return ratios("linear_attention", column, _LINEAR, kind=kind, peer=peer, tuning="")
 
 
-def linear_tuned(way: str, kind: str) -> list[float]:
+def linear_tuned(way: str, kind: str = "") -> list[float]:
     """Compare with fla-core where it chose among all its configurations, in one run.
 
     Args:
         way: `forward`, or `graph` for forward passes that are replayed on both sides.
+        kind: all that were measured so if it is empty.
     """
-    column = f"{way}_times_peer"
-    return ratios("linear_attention", column, _LINEAR, kind=kind, tuning=TUNED)
+    column, wanted = f"{way}_times_peer", {"kind": kind} if kind else {}
+    return ratios("linear_attention", column, ("kind", *_LINEAR), tuning=TUNED, **wanted)
 
 
 TUNED = "all configurations"

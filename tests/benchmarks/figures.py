@@ -175,10 +175,12 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
                "the layer in bf16, compiled or not", "fp8_engine", by.transformer_layers),
     ),
     "linear attention": (
+        Figure("linear attention: gated delta rule, KDA, Mamba-2; forward, as CUDA graphs",
+               "fla-core", "linear_attention", partial(by.linear_tuned, "graph"),
+               counts=_is_tuned, short=True),
         *(
             Figure(f"linear attention: {words}, forward{how}", "fla-core", "linear_attention",
-                   partial(by.linear_tuned, way, kind), counts=_is_tuned,
-                   short=(kind, way) == ("gdn", "graph"))
+                   partial(by.linear_tuned, way, kind), counts=_is_tuned)
             for kind, words in _KINDS.items()
             for way, how in (("graph", ", as CUDA graphs"), ("forward", ", called one by one"))
             if by.linear_tuned(way, kind)

@@ -61,7 +61,7 @@ PROGRAM = (
         _first_chart,
     ),
     ProgramFigure(
-        "Acknowledged jobs lost in three immediate kills",
+        "Acknowledged jobs lost, daemon killed at once",
         "queue_losses",
         _lost_jobs,
     ),

@@ -1,12 +1,13 @@
 """The tables of figures in the documents are those of the measured rows."""
 
 import ast
+from statistics import geometric_mean
 
 import pytest
 
 from tests.benchmarks import code_state
 from tests.benchmarks.code_state import SOURCES, digest_sources
-from tests.benchmarks.comparisons import over_best, rows, times
+from tests.benchmarks.comparisons import over_best, own_zoo, rows, times, zoo
 from tests.benchmarks.figures import DOCUMENTS, GROUPS, ROOT, WHOLE, filled, table
 
 WAYS = ("forward", "backward")
@@ -53,6 +54,26 @@ def test_the_manual_counts_as_the_rows_do():
         if (row["implementation"], row["cache"]) == ("ours", "bf16")
     )
     assert f"({slowest[1]}, {slowest[0]:.2f} of cuDNN)" in text
+
+
+def test_the_documents_say_what_the_means_of_attention_rest_on():
+    """A mean of which a few shapes are the reason stands beside the mean of the others."""
+    own, learned = (
+        [sorted(compare(way, *of)) for way in WAYS]
+        for compare, of in ((own_zoo, ()), (zoo, ("learned",)))
+    )
+    without = [[f"{geometric_mean(ratios[:-5]):.2f}" for ratios in both] for both in (own, learned)]
+    slower = [f"{sum(ratio < 1 for ratio in ratios)} of {len(ratios)}" for ratios in own]
+    manual, readme = (
+        " ".join((ROOT / name).read_text().split())
+        for name in ("docs/manual/attention.md", "README.md")
+    )
+    assert (
+        f"our own kernels are at {without[0][0]} forward and {without[0][1]} backward, and `auto` "
+        f"after measuring is at {without[1][0]} and {without[1][1]}" in manual
+    )
+    assert f"peer in {slower[0]} passes forward and in {slower[1]} backward" in manual
+    assert f"own kernels have {without[0][0]} and {without[0][1]}" in readme
 
 
 def test_times_of_different_runs_are_never_compared():
