@@ -62,6 +62,8 @@ _CHANGED = {"more": 10, "less": -10}
 _TIMES_OVER = re.compile(r"(?i)(?P<number>-?\d+)\s?(?:x|times|mal|fois|veces)?")
 _NOWHERE = frozenset({"tokens_per_watt", "host_memory", "mode", "serial", "checkpoint", "access"})
 """Measures that nobody takes."""
+_FEW = 12
+"""Up to here a number in words may count jobs; above it is the number of one."""
 
 
 class Unread(Exception):
@@ -121,6 +123,8 @@ class Values:
         listed = all(token.kind in ("number", "range") or token.norm in _LISTING for token in parts)
         if found and listed and re.search(r"\d", letters):
             return [*numbers_in(parts)]  # but "the last two" are none of these
+        if (number := number_word(letters)) is not None and number > _FEW:
+            return [number]
         if len(parts) == 1 and not found:
             return [letters]  # no job has this name, and who plans or answers says so
         raise Unread(letters)
