@@ -175,6 +175,8 @@ class _Interpreter:
             return Understood(None, self.language, refusal=refusal)
         if kind == "order" and name == "submit":
             return self._submitted(found)
+        if found.chance >= SURE and _limits_power(found):
+            return Understood(None, self.language, declined="order power")
         composed, lacking = self._composed(found)
         enough = SURE if composed else LIKELY
         told = self._told(found, lacking) if found.chance >= enough else None
@@ -418,6 +420,12 @@ def _is_named(request: Request, found: Reading) -> bool:
 def _frees_gpus(found: Reading) -> bool:
     """Return whether GPUs shall be freed; a program is not taken off its GPU here."""
     return found.head == "order free" and any(field == "gpus" for field, _ in found.spans)
+
+
+def _limits_power(found: Reading) -> bool:
+    """Return whether something of GPUs shall be set, which no setting of the program is."""
+    fields = {field for field, _ in found.spans}
+    return found.head == "order set" and "gpus" in fields and "value" in fields
 
 
 def _lacks_target(order: Order) -> bool:

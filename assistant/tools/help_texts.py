@@ -85,6 +85,9 @@ _ELSEWHERE = {
     "account": "I do not change users and their rights. The manual's page on shared machines says "
     "how an administrator does. Nothing was changed.",
     "file": "I do not copy, move or pack files. Nothing was changed.",
+    "power": "I do not limit the power of GPUs, as that needs the rights of an administrator. In a "
+    "terminal: `sudo nvidia-smi -i 0 -pl 300` limits GPU 0 to 300 W until the next boot; in the "
+    "window, the page of the GPU checks a value and prints the command. Nothing was changed.",
     "shutdown": "I do not switch machines or services off or on. Nothing was changed.",
 }
 """Orders that another part of the program carries out."""
