@@ -403,6 +403,23 @@ def test_calls_that_the_host_launched_too_late_do_not_count(monkeypatch):
     assert found == {name: pytest.approx(1e3 * ms) for name, ms in lasts.items()}
 
 
+def test_a_round_that_the_host_launched_too_late_counts_beside_no_other(monkeypatch):
+    """Of two rounds behind the first one was late: the median of both is the time of neither."""
+    now = [0.0]
+    monkeypatch.setattr(brief_timing.time, "perf_counter", lambda: now[0])
+    rounds = iter([(0.01, 0.01, 0.0), (5.0, 1e3, 0.0), (0.01, 0.01, 1.0)])
+
+    def round_of(turns, *_):
+        ms, host_ms, seconds = next(rounds)
+        now[0] += seconds
+        return [ms for _ in turns], host_ms
+
+    monkeypatch.setattr(brief_timing, "_round", round_of)
+    calls = {"first": lambda: None, "second": lambda: None}
+    found, _, _ = brief_timing.medians(calls, torch.device("cpu"), 100.0)
+    assert found == {"first": pytest.approx(10.0), "second": pytest.approx(10.0)}
+
+
 def test_one_hopeless_contender_does_not_take_the_time_of_the_others(monkeypatch):
     """Long calls of which the first round would be the last, were all to take part again."""
     now = [0.0]
