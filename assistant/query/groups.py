@@ -17,8 +17,9 @@ from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.snapshot import DeviceState
 
-HELPERS = {"user": "user", "group": "group", "day": "submitted", "hour": "submitted"}
-"""The measures of jobs by which they are grouped; their name is in the labels of their rows."""
+HELPERS = {"user": "user", "name": "name", "group": "group", "day": "submitted",
+           "hour": "submitted"}  # fmt: skip
+"""The measures of jobs by which they are grouped."""
 _MEANS = frozenset({"waited", "util", "tflops", "loss", "progress", "estimate"})
 """Measures of jobs of which a sum says nothing."""
 _PAST_S = {"day": 14 * 86400.0, "hour": 7 * 86400.0}
@@ -51,8 +52,6 @@ def grouped(query: Query, found: Rows) -> Rows:
 
 def _group_of(by: str, row: Row) -> str:
     helper = row.values[-1]
-    if by == "name":
-        return row.label.partition(" (")[2].removesuffix(")")
     if by in ("day", "hour") and isinstance(helper, int | float):
         return _bucket(by, helper, helper if by == "hour" else 0.0)
     return str(helper or "–")

@@ -408,6 +408,7 @@ _MEASURES: dict[str, Callable[[_Context, j.Job], _Pair]] = {
     "energy": _used("energy"),
     "gpu_hours": _gpu_hours,
     "user": lambda context, job: (user_of(job), ""),
+    "name": lambda context, job: (plain(job.spec.name, 60) or None, "it has none"),
     "group": lambda context, job: (plain(job.spec.group, 60) or None, "it is in none"),
     "memory": _used("memory"),
     "util": _used("util"),

@@ -81,6 +81,7 @@ _JOB = {
     "energy": Measure("Energy", "J"),
     "gpu_hours": Measure("GPU hours", "h"),
     "user": Measure("User"),
+    "name": Measure("Name"),
     "group": Measure("Group"),
     "memory": Measure("Peak memory on a GPU", "B"),
     "util": Measure("Avg utilisation", "%"),
