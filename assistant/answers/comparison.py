@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from gpudeck.assistant.answers.values import cell, column_title, label, value_text
+from gpudeck.assistant.answers.values import (
+    aggregate_title,
+    cell,
+    column_title,
+    label,
+    value_text,
+)
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Row, Rows
@@ -20,9 +26,12 @@ def compared(query: Query, rows: Rows, words: Words) -> list[str]:
     sides = [_side(row, rows, words) for row in rows.rows]
     lines = _lines(rows, words)
     first = next((line for line in lines if line[3]), lines[0])
+    of_all = query.aggregate == "mean" and rows.subject == "devices"
+    of_all = of_all and all(row.key == rows.subject for row in rows.rows)
+    title = f"{first[0]}, {aggregate_title('mean', words)}" if of_all else first[0]
     head = words.text(
         "{measure}: {first} for {one}, {second} for {other}; {difference}.",
-        measure=first[0],
+        measure=title,
         first=first[1],
         one=sides[0],
         second=first[2],
@@ -52,9 +61,10 @@ def _lines(rows: Rows, words: Words) -> list[list[str]]:
 
 
 def _side(row: Row, rows: Rows, words: Words) -> str:
-    spans = {(other.span.since, other.span.until) for other in rows.rows if other.span}
-    if row.span is not None and len(spans) > 1:
-        return words.span(row.span.since, row.span.until, rows.time)
+    spans = {(span.since, span.until) if (span := other.span) else None for other in rows.rows}
+    if len(spans) > 1:
+        told = row.span
+        return words.span(told.since, told.until, rows.time) if told else words.text("this moment")
     return words.text("the others") if row.label == "the others" else label(row, words)
 
 

@@ -39,7 +39,25 @@ _COUNTED = ("running", "starting", "queued", "failed", "lost", "cancelled", "rej
 def answer(query: Query, rows: Rows, words: Words) -> list[str]:
     """Return the answer, one sentence first, behind the user whose jobs are asked for."""
     first, *rest = _answer(query, rows, words)
-    return [f"{phrases.escaped(query.user)}: {first}" if query.user and first else first, *rest]
+    led = query.user and first and not query.jobs  # a job that is named may be somebody else's
+    owners = _owners(query, rows, words) if query.user and not led else []
+    return [f"{phrases.escaped(query.user)}: {first}" if led else first, *rest, *owners]
+
+
+def _owners(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return whose the jobs are, where sentences do not tell it: not that user's."""
+    place = next((i for i, column in enumerate(rows.columns) if column.name == "user"), 0)
+    if not place or len(rows.rows) > _IN_A_LINE:
+        return []
+    return [
+        words.text(
+            "{measure} of {who}: {value}.",
+            measure=column_title(rows.columns[place], "jobs", words),
+            who=label(row, words),
+            value=cell(row, place, rows, words),
+        )
+        for row in rows.rows
+    ]
 
 
 def _answer(query: Query, rows: Rows, words: Words) -> list[str]:

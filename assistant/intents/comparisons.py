@@ -47,6 +47,8 @@ class Comparisons(QuestionParts):
                 usual = msgspec.structs.replace(query, time=past)
                 return msgspec.structs.replace(query, other=usual)
             if "others" in asked and sides:
+                if len(sides) > 1:
+                    query = msgspec.structs.replace(query, aggregate="mean")
                 rest = msgspec.structs.replace(query, devices=(), exclude=sides, aggregate="mean")
                 return msgspec.structs.replace(query, other=rest)
         if "others" in asked and query.subject == "devices":

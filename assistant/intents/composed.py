@@ -69,7 +69,8 @@ def compose(
 _OFTEN_LEFT = frozenset(
     {
         "gpus", "gpu_type", "user", "group", "tag", "time", "time2", "ahead", "above", "below",
-        "limit", "to", "model", "memory", "duration", "begin", "count", "folder", "except", "value",
+        "limit", "to", "model", "memory", "duration", "begin", "from", "until", "count", "folder",
+        "except", "value",
         "workload", "words", "pid", "priority", "jobs",
     }
 )  # fmt: skip

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
+from gpudeck.assistant.intents.number_words import tens_and_ones
+
 NUMBERS = {
     word: number
     for words in (
@@ -20,7 +22,7 @@ NUMBERS = {
     for number, word in enumerate(words.split(), 1)
 } | {"an": 1, "one": 1, "eine": 1, "einer": 1, "einen": 1, "einem": 1, "une": 1, "once": 1,
      "twice": 2, "both": 2, "beiden": 2, "beide": 2, "ambas": 2,
-     "ambos": 2, "zweimal": 2, "dreimal": 3, "einmal": 1}  # fmt: skip
+     "ambos": 2, "zweimal": 2, "dreimal": 3, "einmal": 1} | dict(tens_and_ones())  # fmt: skip
 NUMBER = r"(?:\d+(?:[.,]\d+)?|" + "|".join(sorted(NUMBERS, key=len, reverse=True)) + ")"
 _UNITS = {
     "s": r"s(?:ec(?:s|onds?)?|ek(?:unden?)?|econdes?|egundos?)?",
@@ -96,6 +98,20 @@ def is_to_come(text: str, now: float) -> bool:
 def with_digits(text: str) -> str:
     """Return a text with its number words in digits: `the last 14 days`."""
     return _NUMBER_WORDS.sub(lambda match: str(_HOURS[match[1]]), text.casefold())
+
+
+_LENGTHS = {"fortnight": "2 weeks", "quinzaine": "15 jours", "quincena": "15 días",
+            "couple of": "2"}  # fmt: skip
+"""Lengths of time that have a word of their own."""
+
+
+def in_digits(text: str) -> str:
+    """Return a text with its number words, its lengths of time and the quarters of its hours in
+    digits: `in the past 2 weeks`, `since 2:30`."""
+    said = text.casefold()
+    for word, length in _LENGTHS.items():
+        said = re.sub(rf"\b{word}\b", length, said)
+    return _QUARTERS.sub(_in_digits, with_digits(said))
 
 
 def _in_digits(match: re.Match[str]) -> str:

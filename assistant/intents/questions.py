@@ -8,6 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from gpudeck.assistant.intents.comparisons import Comparisons
+from gpudeck.assistant.intents.names import is_word
 from gpudeck.assistant.intents.prices import seconds_ahead
 from gpudeck.assistant.intents.question_parts import CURRENCY, OWNERS, PERIODS
 from gpudeck.assistant.intents.tokens import tokens, unaccented, unit_of
@@ -46,10 +47,18 @@ _WORDS = frozenset({"failure", "reason", "log", "command", "files", "user", "dev
 """Measures of jobs that are words, so that nothing can be added up."""
 _MOMENTS = frozenset({"start", "end", "estimate", "submitted"})
 _ABOUT = {"failure": _FAILED, "end": ("done", *_FAILED, "cancelled"), "reason": ("queued",),
+          "log": (*_RUNNING, "done", *_FAILED, "cancelled"),
           "stall": _RUNNING, "progress": _RUNNING, "estimate": _RUNNING}  # fmt: skip
 """The jobs that a measure is asked of where none is named."""
 _PROCESSES = {"memory": "memory", "util": "util", "user": "user", "job": "job", "command": "memory",
               "pid": "memory"}  # fmt: skip
+
+
+_OUTCOME = re.compile(
+    r"(?i)(?:which|what|the) (?:result|outcome)|welche[mnrs]* (?:ergebnis|ausgang)"
+    r"|que(?:l|ls|lle) (?:résultat|issue)|(?:qué|que|cuál) (?:resultado|fue el resultado)"
+)
+"""Words that ask how jobs ended, so that those that failed have ended, too."""
 
 
 def _has_history(measure: str) -> bool:
@@ -146,7 +155,8 @@ class Questions(Comparisons):
                 found.append(self._ahead(measure))
             elif measure == "holder" and self.marked("when"):
                 found.append(Query("jobs", "start", states=_RUNNING, devices=self.devices()))
-            elif span is not None and measure in _TOLD:
+            elif span is not None and measure in _TOLD:  # its counters tell of the past, too
+                found.append(self._shaped(Query("devices", measure, devices=self.devices())))
                 found.append(Query("alerts", devices=self.devices(), time=span))
             else:
                 found.append(self._compared(self._of_devices(measure, span)))
@@ -161,6 +171,7 @@ class Questions(Comparisons):
             span = span if measure == "use" else None
             measure = "util" if measure == "use" else measure
         devices, model = self._cards()
+        text = "cpu" if "cpu" in self.marked("measure") and not devices else ""
         counted = span is not None and not span.point and not self._by("devices")
         if use and counted and measure in ("", "use", "util"):
             measure = f"{use[0]}_time"
@@ -168,7 +179,7 @@ class Questions(Comparisons):
             self.lacking.append(("states", use[0]))
         query = Query("devices", measure, devices=devices, model=model, exclude=self._excluded(),
                       time=span, states=tuple(use[:1]) if span is None else (),
-                      by=self._by("devices"))  # fmt: skip
+                      by=self._by("devices"), text=text)  # fmt: skip
         if cost:
             priced = {"amount": self._price(), "unit": self._currency()}
             query = msgspec.structs.replace(query, text=COST, **priced)
@@ -297,7 +308,8 @@ class Questions(Comparisons):
         best of all jobs, if nothing that can be compared is measured, is that with the lowest
         loss."""
         if query.extreme and query.measure in ("", "log"):
-            return msgspec.structs.replace(query, measure="loss", aggregate="min")
+            return msgspec.structs.replace(query, measure="loss", aggregate="min",
+                                           states=self.states())  # fmt: skip
         if query.measure == "estimate":
             return msgspec.structs.replace(query, aggregate="")
         name = len(query.jobs) == 1 and isinstance(query.jobs[0], str)
@@ -313,6 +325,8 @@ class Questions(Comparisons):
 
     def _states_of(self, jobs: tuple[Target, ...], measure: str) -> tuple[str, ...]:
         named = [job for job in jobs if isinstance(job, str)]
+        if self.states() == ("done",) and _OUTCOME.search(self.text):
+            return ("done", *_FAILED, "cancelled") if not jobs else ()
         if self.states() and (len(named) == len(jobs) or len(jobs) > 1):
             return self.states()
         if jobs:
@@ -411,6 +425,8 @@ class Questions(Comparisons):
     def _models(self) -> list[Query]:
         asked = self.marked("measure")
         self.lacking += [("measure", one) for one in asked if one in ("size", "requests")]
+        if job := self._of_size():
+            return [job]
         if (parameters := self._parameters()) and {"size", "requests", "speed", "fits"} & {*asked}:
             return [Query("models", "largest", amount=parameters)]
         if "speed" in asked or "other" in asked:
@@ -420,6 +436,21 @@ class Questions(Comparisons):
         measure = "served" if "served" in asked else "largest" if "fits" in asked else ""
         amount = self._parameters() if measure == "largest" else 0.0
         return [Query("models", measure, amount=amount)]
+
+    def _of_size(self) -> Query | None:
+        """Return a question about a job that is called by the size of its model, if somebody's is
+        asked for: `when is ben's 70b next`. Behind it, `it` is that job."""
+        said = [one.casefold().strip() for one in self.letters("model")]
+        names = [
+            name
+            for name in self.known.active
+            if any(is_word(word, name.replace("-", " ").casefold()) for word in said if word)
+        ]
+        if self.letters("user") and len(names) == 1:
+            return Query("jobs", "start", jobs=(names[0],), user=self.user())
+        last = self.state.last
+        pointed = "@it" in self.marked("model") and last is not None and last.subject == "jobs"
+        return Query("jobs", "gpus", jobs=self.state.jobs) if pointed and self.state.jobs else None
 
     def _parameters(self) -> float:
         """Return how many parameters a model has by its name, such as `llama 70b`; 0: unknown."""

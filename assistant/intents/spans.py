@@ -35,6 +35,10 @@ _LIST = (
     r"|the|die|der|den|le|la|les|el|los|las)\s+)*"
     rf"{_ONE})*"
 )
+_UNIT = re.compile(
+    r"(?i)\s?(?:°|%|(?:grad|degrees?|degr[eé]s?|grados?|watts?|w|percent|prozent|gi?b|kwh)\b)"
+)
+"""What makes a number behind a GPU a measured value: `gpu 2 5 degrees warmer`."""
 _FORMS = (
     ("gpus", re.compile(rf"(?<!\w){_GPU}{_NUMBERING}*(?P<list>{_LIST})", re.IGNORECASE)),
     ("jobs", re.compile(rf"(?<!\w){_JOB}{_NUMBERING}*(?P<list>{_LIST})", re.IGNORECASE)),
@@ -73,6 +77,7 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
     parts = [
         _Part(field, first, last)
         for (field, _), (first, last) in zip(found.spans, found.places, strict=True)
+        if field != "gpus" or not _UNIT.match(request[last:])
     ]
     found_fields = {part.field for part in parts}
     for (field, first, last), has_noun in _certain(request, found.head):

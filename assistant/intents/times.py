@@ -31,7 +31,7 @@ _WEEKDAYS = (
     "friday|freitag|vendredi|viernes", "saturday|samstag|sonnabend|samedi|sabado",
     "sunday|sonntag|dimanche|domingo",
 )  # fmt: skip
-_PARTS = {
+PARTS = {
     "morning": ((6, 12), "morning|morgen|fruh|vormittag|matin|manana"),
     "noon": ((12, 14), "midday|mittag|midi|mediodia"),
     "afternoon": ((12, 18), "afternoon|nachmittag|apres midi|tarde"),
@@ -107,7 +107,7 @@ _DAY = (
 )
 _PART = (
     r"(?:(?:in the|at|por la|de la|en la|am|au|dans la) )?(?P<part{0}>"
-    + "|".join(words for _, words in _PARTS.values())
+    + "|".join(words for _, words in PARTS.values())
     + ")"
 )
 _CLOCK = (
@@ -285,6 +285,10 @@ def _names_cards(match: re.Match[str], text: _Text) -> bool:
     for found in _ONE_THING.finditer(match[0]):
         if text.tokens[int(found[1])].value != 1:  # "la 1" is an hour, too
             return True
+    last = max(text.used(match), default=0) + 1
+    behind = text.tokens[last].norm if last < len(text.tokens) else ""
+    if behind in ("que", "mas") and re.fullmatch(r"las n#\d+", match[0]):
+        return True  # "las dos que más se calientan"
     for i in text.used(match):
         behind = text.tokens[i + 1].norm if i + 1 < len(text.tokens) else ""
         counts = text.tokens[i].kind == "number" and behind.endswith(("s", "en"))
@@ -612,7 +616,7 @@ def _whole(day: datetime) -> Span:
 
 
 def _part(day: datetime, words: str) -> Span:
-    for (first, last), names in _PARTS.values():
+    for (first, last), names in PARTS.values():
         if re.search(rf"(?:{names})$", words):
             begin, end = day + timedelta(hours=first), day + timedelta(hours=last)
             return Span(begin.timestamp(), end.timestamp())
@@ -623,7 +627,7 @@ def _part_of_today(words: str, now: float) -> Span:
     midnight = _midnight(now)
     for name, pattern in _THIS.items():
         if re.fullmatch(pattern, words):
-            first, last = _PARTS[name][0]
+            first, last = PARTS[name][0]
             day = midnight - timedelta(days=1) if name == "night" else midnight
             begin, end = day + timedelta(hours=first), day + timedelta(hours=last)
             if begin.timestamp() > now:

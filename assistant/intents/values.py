@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from gpudeck.assistant.intents.moments import (
     LENGTH,
+    in_digits,
     length_of,
     moment_of,
     number_of,
@@ -21,8 +22,8 @@ from gpudeck.assistant.intents.names import Known, named
 from gpudeck.assistant.intents.priorities import priority_of
 from gpudeck.assistant.intents.setting_words import find_setting
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.intents.times import read_time
-from gpudeck.assistant.intents.tokens import Token, tokens
+from gpudeck.assistant.intents.times import PARTS, read_time
+from gpudeck.assistant.intents.tokens import Token, tokens, unaccented
 from gpudeck.assistant.query.conversion import convert, kind_of
 from gpudeck.assistant.query.request import NEWEST, Span, Target
 from gpudeck.assistant.reader.reading import Reading
@@ -43,6 +44,9 @@ NOW = re.compile(
     r"|sofort|gleich|altiro|now now|immediately|tout de suite|heut|immer noch"
 )
 """A question about now has no time."""
+_PART_OF_DAY = re.compile("|".join(words for _, words in PARTS.values()))
+_EARLY = re.compile(r"\d ?am\b|morning|night|fr[uü]h|morgen|nacht|matin|ma[nñ]ana|madrugada|nuit")
+_OF_TODAY = ("this", "heute", "ce", "cet", "esta")
 _YEAR = re.compile(r"(?:(?:in|en|im jahr|im jahre|year) )?(20\d\d)")
 _PLACES = (
     "first erste ersten erster premier première primera primero 1st 1er",
@@ -182,8 +186,16 @@ class Values:
             if year := _YEAR.fullmatch(letters.casefold()):
                 begin, end = (datetime(int(year[1]) + more, 1, 1).timestamp() for more in (0, 1))
                 return Span(begin, min(end, self.now))
+            said = in_digits(letters)
+            found = read_time(tokens(said), self.now) if said != with_digits(letters) else None
+            if found is not None:
+                is_clock = ":" in said and not _EARLY.search(said)
+                return self._latest(found.span) if is_clock else found.span
             found = read_time(tokens(letters), self.now)
             found = found or read_time(tokens(with_digits(letters)), self.now)
+            if found is None and _PART_OF_DAY.fullmatch(unaccented(letters.casefold())):
+                of_today = (read_time(tokens(f"{this} {letters}"), self.now) for this in _OF_TODAY)
+                found = next(filter(None, of_today), None)
             if found is None and field == "time":  # its letters may lack an article
                 found = read_time(tokens(self.text), self.now)
             if found is None and not NOW.fullmatch(letters):
@@ -196,6 +208,13 @@ class Values:
         if "@same" in self.marked(field):
             return self.state.last.time if self.state.last else None
         return None
+
+    def _latest(self, span: Span) -> Span:
+        """Return the time of an hour that is said in words, which may be in the afternoon."""
+        since = span.since + 12 * 3600.0
+        if since > self.now or datetime.fromtimestamp(span.since).hour >= 12:
+            return span
+        return Span(since, since if span.point else span.until, span.point)
 
     def outside(self) -> str:
         """Return the request without the letters of its parts."""
@@ -305,8 +324,9 @@ class Values:
 
 def _device_of(letters: str) -> list[int]:
     """Return the index of a GPU that is said by a word, by its place, or as `gpu08`."""
-    if (word := number_word(letters)) is not None:
-        return [word]
+    for said in (letters, letters.removesuffix("er")):  # "der Fünfer"
+        if (word := number_word(said)) is not None:
+            return [word]
     if glued := _GLUED.fullmatch(letters):
         return [int(glued[1])]
     return [place for place, words in enumerate(_PLACES) if letters in words.split()]

@@ -108,7 +108,8 @@ def _beside(daemon: Client, query: Query, other: Query, snapshot: Snapshot) -> R
             continue
         row = side.rows[0]
         if len(side.rows) > 1 or (side.total is not None and side.span is not None):
-            label = "the others" if asked.exclude else side.subject
+            chosen = ", ".join(one.label for one in side.rows) if asked.devices else side.subject
+            label = "the others" if asked.exclude else chosen
             row = msgspec.structs.replace(row, key=side.subject, label=label, values=(side.total,))
         rows.append(msgspec.structs.replace(row, span=side.span))
     columns = first.columns[: min(len(row.values) for row in rows)] if rows else ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import time
 from collections.abc import Callable, Sequence
 
@@ -45,6 +47,13 @@ _MOST_USERS = 10
 _HOUR_S = 3600.0
 _LOSSES = ("held-out loss", "held_out", "eval_loss", "val_loss", "valid_loss", "test_loss", "loss")
 """The names of losses, those of data that was not trained on first."""
+_PRINTED_LOSS = re.compile(
+    r"(?i)(?<![\w-])loss\s{0,4}(?:[:=]|is|at)?\s{0,4}"
+    r"(?P<value>[-+]?(?:\d{1,15}(?:\.\d{0,15})?(?:e[-+]?\d{1,3})?|nan|inf)(?!\w))"
+)
+"""A loss in a line of output that says more than values: `step 350 loss 3.0965`."""
+_LAST_LINES = 200
+"""Lines of the end of a log in which a loss is looked for."""
 
 
 class _Context:
@@ -71,6 +80,12 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     if told or query.measure in ("reason", "failure", "estimate", "stall"):
         measures.append("state")
     found, left_out = _chosen(daemon, query, snapshot)
+    if not found and query.user and len(query.jobs) == 1:
+        anybodys = msgspec.structs.replace(query, user="")
+        found, left_out = _chosen(daemon, anybodys, snapshot)
+    owners = query.user.split(",") if query.jobs and query.user and not query.aggregate else []
+    if owners and any(user_of(job) not in owners for job in found) and "user" not in measures:
+        measures.insert(2, "user")  # the job that is named is somebody else's
     if query.ahead and not query.measure:
         at = snapshot.time + query.ahead
         found = [job for job in found if job.active][: 2 * _MOST_SLOW]
@@ -118,11 +133,16 @@ def _reports_progress(job: j.Job) -> bool:
 
 
 def _chosen(daemon: Client, query: Query, snapshot: Snapshot) -> tuple[list[j.Job], int]:
-    """Return the jobs, newest first, and how many there are besides them."""
+    """Return the jobs, newest first, and how many there are besides them.
+
+    A job that is named is told whoever's it is; of several, those of the user that is asked for.
+    """
     query = _all_of_a_name(query)
     if query.jobs:
         named = named_jobs(daemon, query.jobs, several=True)
-        return [job for job in named if not query.states or outcome(job.state) in query.states], 0
+        kept = [job for job in named if not query.states or outcome(job.state) in query.states]
+        own = [job for job in kept if user_of(job) in query.user.split(",")]
+        return kept if not query.user or (len(kept) == 1 and not own) else own, 0
     span = query.time or Span(0.0, time.time())
     devices = {s.device.id for s in snapshot.devices if s.device.index in query.devices}
     if query.devices and not devices:
@@ -353,7 +373,7 @@ def _used(field: str) -> Callable[[_Context, j.Job], _Pair]:
 
 def _tflops(context: _Context, job: j.Job) -> _Pair:
     if job.result is None:
-        return None, "it wrote no result"
+        return None, phrase("it wrote no result")
     try:
         found = results.read(job.result)
     except msgspec.MsgspecError:
@@ -362,16 +382,23 @@ def _tflops(context: _Context, job: j.Job) -> _Pair:
 
 
 def _loss(context: _Context, job: j.Job) -> _Pair:
-    """Return the last held-out loss of a job, or its loss if it has no other; a running one has
-    printed it."""
-    if job.result is not None:
-        found = results.numbers_in(job.result)
-    elif job.active:
-        found = last_values(line.encode() for line in read_log(job.id, ONE_LOG).lines)
-    else:
-        found = {}
+    """Return the last held-out loss of a job, or its loss if it has no other, as its result or its
+    output has it."""
+    lines = read_log(job.id, ONE_LOG).lines if job.result is None else []
+    found = (
+        results.numbers_in(job.result)
+        if job.result is not None
+        else last_values(line.encode() for line in lines)
+    )
     named = next((found[name] for name in _LOSSES if name in found), None)
-    return (named, "") if named is not None else (None, "it left no loss")
+    if named is None:
+        said = _PRINTED_LOSS.findall("\n".join(line[-400:] for line in lines[-_LAST_LINES:]))
+        named = float(said[-1]) if said else None
+    if named is None:
+        return None, phrase("no loss was recorded as a value")
+    if not math.isfinite(named):
+        return None, phrase("the last loss that it printed is no finite number")
+    return named, ""
 
 
 def _gpu_hours(context: _Context, job: j.Job) -> _Pair:

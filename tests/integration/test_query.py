@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -273,6 +274,33 @@ def test_the_run_with_the_lowest_loss_is_found_by_held_out_data_first(deck: Clie
     lowest = msgspec.structs.replace(query, aggregate="min", extreme=True)
     assert execute(deck, lowest).best == f"job{runs[3]}"
     deck.cancel(runs[3])
+
+
+def test_a_loss_is_read_from_the_last_lines_of_other_output(deck: Client) -> None:
+    codes = ("print('step 7 loss 3.5'); print('step 8 loss 3.25, saved')",
+             "print('step 7 loss 3.5'); print('loss is NaN at step 8')", "print('lossless')",
+             )  # fmt: skip
+    runs = [deck.submit(python(code)).job.id for code in codes]
+    for run in runs:
+        deck.wait(run, WAIT_S)
+    query = Query("jobs", "loss", jobs=tuple(runs))
+    rows = execute(deck, query)
+    assert values(rows) == {
+        f"job{n}": loss for n, loss in zip(runs, (3.25, None, None), strict=True)
+    }
+    said = worded(query, rows, WORDS)
+    assert "no finite number" in said
+    assert "no loss was recorded as a value" in said
+
+
+def test_a_job_of_somebody_else_is_not_said_to_be_ones_own(deck: Client) -> None:
+    me = user_name(os.getuid())
+    query = Query("jobs", "state", jobs=("theirs",), user=me)
+    rows = execute(deck, query)
+    assert "User of job" in (said := worded(query, rows, WORDS))
+    assert f": {me}" not in said
+    both = msgspec.structs.replace(query, jobs=("theirs", "past"))
+    assert [row.label.partition("(")[2] for row in execute(deck, both).rows] == ["past)"]
 
 
 def test_a_running_job_is_told_with_how_far_it_is_its_loss_and_its_end(deck: Client) -> None:

@@ -12,6 +12,7 @@ from gpudeck.assistant.answers import answer
 from gpudeck.assistant.intents.composed import compose
 from gpudeck.assistant.intents.moments import span_ahead
 from gpudeck.assistant.intents.names import Known
+from gpudeck.assistant.intents.spans import completed
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.query.costs import with_cost
 from gpudeck.assistant.query.groups import grouped
@@ -63,6 +64,82 @@ def test_a_time_to_come_has_a_begin_and_an_end(letters: str, begin: str, end: st
     assert span_ahead(letters, NOW) == (day(begin), day(end))
     assert span_ahead("before the match", NOW) is None
     assert span_ahead("300 more clips", NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("letters", "since"),
+    [
+        ("in the past fortnight", "2026-11-12 15:20"),
+        ("the last couple of days", "2026-11-24 15:20"),
+        ("since half past two", "2026-11-26 14:30"),
+        ("seit Viertel nach zwölf", "2026-11-26 12:15"),
+        ("vormittag", "2026-11-26 06:00"),
+    ],
+)
+def test_a_time_is_also_said_in_words(letters: str, since: str) -> None:
+    made = asked("ask gpus", "measure=power", time=letters)
+    assert made.request.time is not None
+    assert made.request.time.since == day(since)
+    assert not made.left
+
+
+def test_numbers_up_to_a_hundred_are_read_in_words() -> None:
+    for letters, number in (("twenty-two cents", 0.22), ("einunddreißig Cent", 0.31),
+                            ("vingt-deux centimes", 0.22), ("treinta y cinco", 35)):  # fmt: skip
+        made = asked("ask gpus", "measure=cost", time="today", price=letters)
+        assert made.request.amount == number
+
+
+def test_a_number_before_a_unit_is_no_gpu_and_several_gpus_are_compared_by_their_mean() -> None:
+    text = "why is gpu 2 5 degrees warmer than the others"
+    found = (("gpus", "2"), ("gpus", "5"))
+    reading = Reading((("ask gpus", 0.9),), "", frozenset(), found, ((11, 12), (13, 14)), ())
+    assert completed(text, reading, KNOWN).spans == (("gpus", "2"),)
+    pair = asked("ask gpus", "compare=others", "measure=temperature", gpus="2 and 5").request
+    assert (pair.devices, pair.aggregate, pair.other.exclude) == ((2, 5), "mean", (2, 5))
+    assert asked("ask gpus", "measure=fan", gpus="Fünfer").request.devices == (5,)
+
+
+def test_who_says_who_types_is_that_user() -> None:
+    reading = Reading((("ask users", 0.9),), "", frozenset({"measure=gpu_hours", "user=@me"}),
+                      (("user", "ben"),), ((0, 0),), ())  # fmt: skip
+    for text, user in (
+        ("how much did I use, this is still ben", "ben"),
+        ("ben here, my hours please", "ben"),
+        ("mine and ben's", "ben,lea"),
+    ):
+        made = compose(reading, "ask users", KNOWN, State(), NOW, text).request
+        assert isinstance(made, Query)
+        assert made.user == user
+
+
+def test_the_cpu_is_asked_for_and_what_alerts_tell_is_told_with_the_counters() -> None:
+    assert asked("ask gpus", "measure=cpu", "measure=util").request.text == "cpu"
+    made = asked("ask gpus", "measure=health", time="this week")
+    assert [made.request.subject, *(one.subject for one in made.also)] == ["devices", "alerts"]
+
+
+def test_somebodys_job_is_called_by_the_size_of_its_model() -> None:
+    known = KNOWN._replace(active=("llama-70b", "train"))
+    reading = Reading((("ask models", 0.9),), "", frozenset({"measure=fits"}),
+                      (("user", "ben"), ("model", "70b")), ((0, 0), (0, 0)), ())  # fmt: skip
+    made = compose(reading, "ask models", known, State(), NOW).request
+    assert made == Query("jobs", "start", jobs=("llama-70b",), user="ben")
+    plain = reading._replace(spans=(("model", "70b"),), places=((0, 0),))
+    made = compose(plain, "ask models", known, State(), NOW).request
+    assert isinstance(made, Query)
+    assert made.subject == "models"
+    behind = State(last=Query("jobs", "start"), jobs=(14,))
+    assert asked("ask models", "measure=fits", "model=@it", state=behind).request == Query(
+        "jobs", "gpus", jobs=(14,)
+    )
+
+
+def test_who_asks_with_which_result_jobs_ended_gets_those_that_failed_too() -> None:
+    reading = Reading((("ask jobs", 0.9),), "", frozenset({"states=done"}), (), (), ())
+    made = compose(reading, "ask jobs", KNOWN, State(), NOW, "what ended, and with what result?")
+    assert isinstance(made.request, Query)
+    assert {"done", "failed", "cancelled"} <= {*made.request.states}
 
 
 def test_energy_and_hours_are_asked_by_user_day_and_group() -> None:
