@@ -79,6 +79,8 @@ _LIMITING = _of(
 """Words that make fewer jobs of all jobs."""
 _WITHOUT_CHOICE = frozenset({"undo", "limit", "set", "book"})
 """Orders that choose no jobs: `only two at once` is the limit itself."""
+_ARTICLES = _of("the der die das den dem le la les el los las")
+"""They say nothing without the word behind them, which has its own place."""
 _SUPPOSED = re.compile(
     r"what (?:if|(?:would|will|happens?|changes)\b.*\bif\b)|what happens (?:when|to)"
     r"|was (?:ware|passiert|wurde|wird|geschieht)\b.*\bwenn\b|angenommen"
@@ -129,7 +131,8 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
     if order.verb != "set":  # the value of a setting may be any word
         words += unplaced(request, found)
     if words:
-        return Refusal("unread", tuple(dict.fromkeys(words)))
+        # "Ben" is a name and a word that is in no field, and told once
+        return Refusal("unread", tuple({word.casefold(): word for word in words}.values()))
     named = order.jobs or order.devices or points(found)
     return None if named else _of_many(plain(outside(request, found)), order)
 
@@ -176,7 +179,9 @@ def unplaced(request: str, found: Reading) -> tuple[str, ...]:
     return tuple(
         request[one.first : one.last]
         for one in found.loose
-        if one.filler < thresholds.FILLER and within[one.first : one.last].strip()
+        if one.filler < thresholds.FILLER
+        and within[one.first : one.last].strip()
+        and not _ARTICLES.fullmatch(plain(request[one.first : one.last]))
     )
 
 

@@ -159,6 +159,11 @@ def is_day(text: str) -> bool:
     return re.fullmatch(rf"(?:[\w']+ )?{_DAY}", text.strip().casefold()) is not None
 
 
+def is_evening(text: str) -> bool:
+    """Return whether a text names an evening or a night of today, which may be to come."""
+    return re.search(_EVENING, text.casefold()) is not None
+
+
 _NEXT_WEEK = re.compile(
     r"next week|(?:kommende|nächste)[nr]? woche|semaine (?:prochaine|qui vient)"
     r"|(?:próxima|proxima) semana|semana que viene"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
-from gpudeck.assistant.intents.moments import LENGTH, is_day, length_of
+from gpudeck.assistant.intents.moments import LENGTH, is_day, is_evening, length_of
 from gpudeck.assistant.intents.names import named
 from gpudeck.assistant.intents.setting_words import value_in
+from gpudeck.assistant.intents.thresholds import PLAIN
 from gpudeck.assistant.intents.tokens import tokens
 from gpudeck.assistant.intents.values import STATES, Unread, Values
 from gpudeck.assistant.query.request import Order, Target
@@ -22,6 +24,10 @@ _DEADLINE = re.compile(
     r"|(?<!no )antes de)(?: the| las?| les?| um)?\s*$"
 )
 """It stands before a moment by which a job shall have ended."""
+_ENDING = re.compile(
+    r"(?i)\b(?:job|termin|finish|end(?:s|ed)?\b|done|over\b|fertig|beendet|fini|acab|through\b)"
+)
+"""A word for the end of a job, which is no moment that is known."""
 _SOON = re.compile(rf"(?:in|dans|en|dentro de) {LENGTH}", re.IGNORECASE)
 _FROM_TO = re.compile(
     r"(?P<from>(?!.*\d{4}-\d\d).*?\d(?:[:h]\d\d)?) ?[-–] ?(?P<to>\d{1,2}(?:[:h]\d\d)?.*)"
@@ -44,9 +50,17 @@ class Orders(Values):
         Raises:
             Unread: A part of it has no value, or no order has a place for it.
         """
-        self.refuse(*(["at"] if name != "resume" else []), "if", "limit", "which", "above",
-                    "below", "combine", "by",
-                    *(["time"] if name != "unbook" else []))  # fmt: skip
+        self.refuse(
+            *(["at"] if name != "resume" else []),
+            "if",
+            "limit",
+            "which",
+            "above",
+            "below",
+            "combine",
+            "by",
+            *(["time"] if name != "unbook" and not self._is_past(name) else []),
+        )
         jobs, group = self._targets()
         to_group = (
             name == "edit"
@@ -77,6 +91,22 @@ class Orders(Values):
                 raise Unread(field)
         self.refuse_rest()
         return order
+
+    def _is_past(self, name: str) -> bool:
+        """Return whether a time only says of a job that is named when it failed or ran today.
+
+        The job that a name stands for is the newest one that ended. What may be a later time, as
+        `heute Nacht`, is none of these; it is the encoder's `plain` that excludes the others.
+        """
+        said = self.letters("time")
+        if name != "retry" or not (said and self.letters("jobs")) or self.found.plain < PLAIN:
+            return False
+        span = self.time()
+        today = datetime.fromtimestamp(self.now).replace(hour=0, minute=0, second=0, microsecond=0)
+        return (
+            span is not None and today.timestamp() <= span.since <= span.until <= self.now
+            and not any(is_evening(letters) for letters in said)
+        )  # fmt: skip
 
     def jobs(self, field: str = "jobs") -> tuple[Target, ...]:
         """Return the jobs that are named; none for "it" where nothing was said before.
@@ -178,6 +208,8 @@ class Orders(Values):
     def _until(self) -> dict[str, str]:
         """Return until when jobs are held."""
         if until := self.letters("until") or self.letters("at"):
+            if _ENDING.search(until[0]):
+                raise Unread(until[0])
             soon = _SOON.fullmatch(until[0])
             return {"until": f"+{length_of(soon['length'])}" if soon else self._day(until[0])}
         length = self.letters("duration")
@@ -247,7 +279,10 @@ class Orders(Values):
 
         Raises Unread for a moment by which it shall have ended.
         """
-        for letters in self.letters("begin")[:1]:
+        said = self.letters("begin")
+        if len(said) > 1 and is_day(said[0]):  # "tonight, from 23:00 on"
+            return self.moment(" ".join(said[:2]))
+        for letters in said[:1]:
             before = self.text.partition(letters)[0]
             if _DEADLINE.search(before):
                 raise Unread(letters)
@@ -285,7 +320,11 @@ class Orders(Values):
         begin, until = self.letters("from"), self.letters("until")
         if begin and not until and (both := _FROM_TO.fullmatch(begin[0])) is not None:
             begin, until = [both["from"]], [both["to"]]
-        if begin:
+        which = self.letters("gpus") or self.letters("count")
+        ends = until or last or self.letters("duration")
+        if begin and which and not ends and is_day(begin[0]):
+            found["begin"] = self._day(begin[0])  # the answer asks for its end
+        elif begin:
             found["begin"] = self._moment(begin[0], last.get("begin", ""))
         # "An hour longer, until 14:00" names a booking that exists, and is none from now on.
         length = self.letters("duration") if begin or last or not until else []

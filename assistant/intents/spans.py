@@ -57,6 +57,7 @@ _END = re.compile(
 _OF_NUMBERS = frozenset({"jobs", "gpus", "pid", "except", "after", "after_any", "beside"})
 _WHOLE = frozenset({"command", "notes", "words", "folder", "name", "if"})
 """Fields whose letters are left alone."""
+_MOMENTS = frozenset({"until", "from", "begin", "at"})
 _TAKES_SIZE = frozenset({"ask capacity", "order retry", "order edit", "order submit"})
 _BARE_OF = {
     "gpus": frozenset({"ask gpus", "order drain", "order undrain", "order book", "order free"}),
@@ -99,7 +100,7 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
     if found.head == "order pause":
         parts = [_until(request, part) for part in parts]
     parts += _names(request, found, parts, known)
-    parts.sort(key=lambda part: part.first)
+    parts = _whole_times(request, sorted(parts, key=lambda part: part.first))
     return found._replace(
         spans=tuple((part.field, request[part.first : part.last]) for part in parts),
         places=tuple((part.first, part.last) for part in parts),
@@ -128,6 +129,21 @@ def _until(request: str, part: _Part) -> _Part:
     """Return a later time as the end of a pause, if a word for an end stands before it."""
     ends = part.field == "at" and _END.search(request[: part.first]) is not None
     return part._replace(field="until") if ends else part
+
+
+def _whole_times(request: str, parts: list[_Part]) -> list[_Part]:
+    """Return parts, with a time as one of which the middle was found to be a length of time.
+
+    In `trois heures et quart` it may be `heures`. No length is without a number.
+    """
+    made = list(parts)
+    for i, (one, middle, other) in enumerate(zip(parts, parts[1:], parts[2:], strict=False)):
+        between = request[one.last : middle.first] + request[middle.last : other.first]
+        cut = one.field == other.field in _MOMENTS and middle.field == "duration"
+        if cut and between.isspace() and request[middle.first : middle.last].isalpha():
+            made[i : i + 3] = [one._replace(last=other.last)]
+            return _whole_times(request, made)
+    return made
 
 
 def _certain(request: str, head: str) -> Iterator[tuple[_Part, bool]]:

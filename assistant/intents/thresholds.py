@@ -18,6 +18,10 @@ ALONE = 0.4
 """From this probability on a question is answered if nothing else can be meant."""
 CLEAR = 0.35
 """From this probability of a request as a whole on it is answered without asking back."""
+LONE_ORDER = 0.6
+"""The same for an order for now that names what it is for."""
+OFFERED = 0.25
+"""An order of a head below this probability is no choice."""
 LEAST = 0.1
 """A head below this probability is no choice."""
 HARDLY = 0.001

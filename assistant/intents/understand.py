@@ -31,6 +31,9 @@ from gpudeck.assistant.intents.thresholds import (
     HARDLY,
     LEAST,
     LIKELY,
+    LONE_ORDER,
+    OFFERED,
+    PLAIN,
     SURE,
 )
 from gpudeck.assistant.intents.values import Unknown, Unread
@@ -46,6 +49,8 @@ LONGEST_REQUEST = 2000
 ELSEWHERE = frozenset({"serve", "unserve", "download", "export", "open", "free", "notify",
                        "message", "account", "file", "shutdown", "other"})  # fmt: skip
 """Orders that are refused with the command that does them; GPUs that are named can be freed."""
+_WITHOUT_TARGET = frozenset({"undo", "pause", "resume", "hold", "release"})
+"""Orders that may be for the last action, or for the whole queue."""
 _SHOWN = frozenset({"order report", "order export", "order open"})
 """Orders that show something, as an answer does."""
 _JOINS = re.compile(
@@ -186,6 +191,8 @@ class _Interpreter:
         several = not alone and composed[1].head == best.head
         goes_on = self.state.order is not None and head_of(self.state.order) == best.head
         enough = ALONE if goes_on or (alone and not isinstance(best.request, Order)) else SURE
+        if alone and found.plain >= PLAIN and _is_named(best.request, found):
+            enough = min(enough, LONE_ORDER)
         clear = found.chance * found.certainty >= CLEAR or found.head == "manual"
         clear = clear or (alone and found.chance >= CERTAIN and _is_named(best.request, found))
         if best.head == found.head and found.chance >= enough and clear and not several:
@@ -194,7 +201,13 @@ class _Interpreter:
         if alone and isinstance(best.request, Query) and not ordered:
             # An answer changes nothing, and says how the question was read.
             return self._decided(found, best)._replace(guessed=True)
-        return self._offered(found, [one.request for one in composed])
+        offered = self._offered(found, [one.request for one in composed])
+        chances = dict(found.heads)
+        unlikely = [one.request for one in composed
+                    if isinstance(one.request, Order) and chances[one.head] < OFFERED]  # fmt: skip
+        return offered._replace(
+            choices=tuple(one for one in offered.choices if one not in unlikely)
+        )
 
     def ordered(self, order: Order) -> Understood:
         """Return an order of a language model, or what speaks against it.
@@ -238,20 +251,29 @@ class _Interpreter:
     def _offered(self, found: Reading, requests: list[Request]) -> Understood:
         """Return what the person may choose from, without orders that a guard is against.
 
-        What an order would do is told, and never offered to be done.
+        What an order would do is told, and never offered to be done. Where a guard is against one
+        order, no less likely one is offered in its place.
         """
         if requests and isinstance(requests[0], Order) and guards.is_supposed(self.request, found):
             return Understood(requests[0], self.language, plan=True, guessed=True)
         kept: list[Request] = []
         refusal: Refusal | None = None
         for one in requests:
-            against = self._against(found, one) if isinstance(one, Order) else None
-            refusal = refusal or against
-            if against is None and one not in kept:
+            if isinstance(one, Order):
+                refusal = refusal or self._against_offering(found, one)
+            if not (isinstance(one, Order) and refusal) and one not in kept:
                 kept.append(one)
         if kept:
             return Understood(None, self.language, choices=tuple(kept[:MAX_CHOICES]))
         return Understood(None, self.language, refusal=refusal)
+
+    def _against_offering(self, found: Reading, order: Order) -> Refusal | None:
+        """Return what speaks against an order as a choice, which has to say what it is for."""
+        users = {user.casefold() for user in (*self.known.users, self.known.me)}
+        stranger = bool(order.user) and order.user.casefold() not in users
+        if stranger or (order == Order(order.verb) and order.verb not in _WITHOUT_TARGET):
+            return Refusal("target")
+        return self._against(found, order)
 
     def _against(self, found: Reading, order: Order) -> Refusal | None:
         if _lacks_target(order) and not guards.points(found):
@@ -308,9 +330,13 @@ class _Interpreter:
         return self._which(found, one) or [one]
 
     def _continued(self, found: Reading) -> Understood | None:
-        """Return the last request with the parts of this one, which says only what is other."""
+        """Return the last request with the parts of this one, which says only what is other.
+
+        What is likely an order is no other form of a question.
+        """
         last = self.state.order or self.state.last
-        if last is None or not found.spans:
+        orders = found.head.startswith("order") and found.chance >= LIKELY
+        if last is None or not found.spans or (orders and isinstance(last, Query)):
             return None
         again = completed(self.request, found._replace(heads=((head_of(last), 1.0),)), self.known)
         try:

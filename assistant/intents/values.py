@@ -64,6 +64,8 @@ _BARE_HOUR = re.compile(r"(?:\D* )?(?:[1-9]|1[01])(?::\d\d)?")
 _OWNER = re.compile(r"(?:'s|’s|s['’])$")
 _CHANGED = {"more": 10, "less": -10}
 _TIMES_OVER = re.compile(r"(?i)(?P<number>-?\d+)\s?(?:x|times|mal|fois|veces)?")
+_SINGLE = re.compile(r"(?i) (?:seule?|single|einzigen?|einziger|sol[ao]|únic[ao])$")
+"""It stands behind `one`, and says nothing more."""
 _NOWHERE = frozenset({"tokens_per_watt", "host_memory", "mode", "serial", "checkpoint", "access"})
 """Measures that nobody takes."""
 _FEW = 12
@@ -245,9 +247,9 @@ class Values:
         letters = self.letters(field)
         if not letters:
             return None
-        first, _, rest = letters[0].partition(" ")  # "three times"
+        first, _, rest = _SINGLE.sub("", letters[0]).partition(" ")  # "three times"
         found = _TIMES_OVER.fullmatch(number_of(letters[0])) or _TIMES_OVER.fullmatch(
-            f"{number_of(first)} {rest}"
+            f"{number_of(first)} {rest}".strip()
         )
         if found is None:
             raise Unread(letters[0])

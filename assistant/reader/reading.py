@@ -38,8 +38,8 @@ class Loose(NamedTuple):
     first: int
     last: int
     filler: float
-    """How probably it says nothing more: no piece of it has a field, or only one that was found and
-    has one value, as the article before a day may."""
+    """How probably it says nothing more: no piece of it has a field, or only that of the letters
+    directly behind it, or one that was found and has one value, as the article before a day may."""
 
 
 class Reading(NamedTuple):
@@ -137,7 +137,7 @@ class Reader:
             self.pages(whole),
             tuple(map(float, _softmax(self._logits("language", whole)))),
             _certainty(marking, tagging[inside]),
-            tuple(_loose(request, places, pieces, _filling(by_tag, found), len(start))),
+            tuple(_loose(request, found, pieces, by_tag, len(start))),
             self._plain(chances, marking, by_tag),
         )
 
@@ -190,25 +190,28 @@ def _softmax(logits: Array) -> Array:
     return found
 
 
-def _filling(by_tag: Array, found: list[tuple[str, int, int]]) -> list[float]:
-    """Return how probably each piece says nothing more than was found: [T, F] -> T numbers."""
-    single = {field for field, _, _ in found} - _LISTED
-    nothing = [i for i, tag in enumerate(TAGS) if not tag or tag[2:] in single]
-    return [float(chance) for chance in by_tag[:, nothing].sum(axis=-1)]
+def _filling(by_tag: Array, fields: set[str]) -> Array:
+    """Return how probably each piece has no field, or one of these: [T, F] -> [T]."""
+    nothing = [i for i, tag in enumerate(TAGS) if not tag or tag[2:] in fields]
+    chances: Array = by_tag[:, nothing].sum(axis=-1)
+    return chances
 
 
 def _loose(
-    request: str, fields: tuple[tuple[int, int], ...], pieces: list[tuple[int, int]],
-    filling: list[float], start: int,
+    request: str, found: list[tuple[str, int, int]], pieces: list[tuple[int, int]],
+    by_tag: Array, start: int,
 ) -> Iterator[Loose]:  # fmt: skip
     """Yield the words outside of all fields, with the least of `_filling` among their pieces."""
+    single = {field for field, _, _ in found} - _LISTED
     for word in _LETTERS.finditer(request):
         first, last = word.span()
-        if any(first < end and last > begin for begin, end in fields):
+        if any(first < end and last > begin for _, begin, end in found):
             continue
-        chances = [chance for (begin, end), chance in zip(pieces, filling, strict=True)
-                   if begin - start < last and end - start > first]  # fmt: skip
-        yield Loose(first, last, min(chances, default=0.0))
+        behind = {field for field, begin, _ in found if request[last:begin].isspace()}
+        inside = [i for i, (begin, end) in enumerate(pieces)
+                  if begin - start < last and end - start > first]  # fmt: skip
+        chances = _filling(by_tag[inside], single | behind)
+        yield Loose(first, last, float(chances.min(initial=1.0)) if inside else 0.0)
 
 
 def _whole(request: str, found: Iterator[tuple[str, int, int]]) -> list[tuple[str, int, int]]:

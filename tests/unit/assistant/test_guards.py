@@ -93,6 +93,16 @@ def test_a_word_that_may_have_a_meaning_needs_a_place() -> None:
     assert against(text, placed, order, KNOWN, NOW) is None
 
 
+def test_an_article_needs_no_place_and_a_word_is_told_once() -> None:
+    text, order = "let the bench go, before Ben is back", Order("resume", group="bench")
+    sure = reading(text, ("group", "bench"), plain=1.0, unsure="the")
+    assert against(text, sure, order, KNOWN, NOW) is None
+    known = KNOWN._replace(users=("ben",))
+    refused = against(text, reading(text, ("group", "bench"), plain=1.0, unsure="Ben"), order,
+                      known, NOW)  # fmt: skip
+    assert refused is not None and refused.words == ("Ben",)
+
+
 ALL = Order("cancel", states=("queued", "starting", "running"))
 
 
@@ -151,3 +161,9 @@ def test_a_number_within_a_description_is_no_target() -> None:
     text = "brich die zwei ab die auf 10 warten"
     found = completed(text, reading(text, ("jobs", "die auf 10 warten")), KNOWN)
     assert found.spans == (("jobs", "die auf 10 warten"),)
+
+
+def test_a_time_that_was_cut_by_a_length_is_one() -> None:
+    text = "garde-le-moi jusqu'à trois heures et quart"
+    cut = reading(text, ("until", "trois"), ("duration", "heures"), ("until", "et quart"))
+    assert completed(text, cut, KNOWN).spans == (("until", "trois heures et quart"),)
