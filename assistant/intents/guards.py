@@ -39,6 +39,15 @@ _NEGATIONS = _of(
     "sin avoid nothing nichts nix rien nada pity shame schade dommage pena lastima"
 )
 """Words that forbid something, or regret that it was done."""
+_FORBIDDING = _of(
+    "not don'?t never nicht nich nie niemals keinesfalls auf\\skeinen\\sfall pas jamais "
+    "no(?!\\smore\\sthan) nunca jamas"
+)
+"""Those that are never filler in an order of _UNTAUGHT."""
+_UNTAUGHT = frozenset({"submit", "book", "set", "limit"})
+"""The reader of 26 November 2026 has not learnt what it looks like that these are forbidden."""
+_WITH_NEGATION = frozenset({"begin", "timeout", "after", "after_any", "until"})
+"""Options of a new job that may be said by a negation: "not before 22:00"."""
 _CONDITIONS = _of(
     "if whether ob unless when whenever once until till while provided assuming wenn falls "
     "sobald solange sofern bis ausser\\swenn vorausgesetzt si quand lorsqu\\w* des\\squ\\w* "
@@ -123,8 +132,8 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
     """Return what in a request speaks against an order that was read in it, or None."""
     if order.verb == "submit" and _AS_ROOT.search(plain(request)):
         return Refusal("forbidden", ("sudo",))
-    if found.head == "order submit":
-        return None  # `read_submission` has read every word
+    if order.verb == "submit":
+        return None  # `new_job` has asked
     if refused := doubted(request, found, order, now):
         return refused
     words = (*_split_list(request, found), *_lost(request, found, known, order))
@@ -153,10 +162,12 @@ def doubted(request: str, found: Reading, order: Order, now: float) -> Refusal |
         if _TAKEN_BACK.search(plain(request)):
             return Refusal("forbidden")
         against.append(("time", _THEN))
-        if order.verb not in ("pause", "hold", "drain"):
-            against.insert(0, ("forbidden", _NEGATIONS))
+        against.insert(0, ("forbidden", _NEGATIONS))
         if not order.exclude:
             against.append(("unread", _EXCEPTING))
+    says_option = order.verb == "submit" and _WITH_NEGATION & {*order.options}
+    if order.verb in _UNTAUGHT and not says_option:
+        against.insert(0, ("forbidden", _FORBIDDING))
     for problem, pattern in against:
         words = [match[0] for match in pattern.finditer(rest)]
         for its in said:  # each option says one of them

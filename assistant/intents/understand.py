@@ -254,8 +254,10 @@ class _Interpreter:
         What an order would do is told, and never offered to be done. Where a guard is against one
         order, no less likely one is offered in its place.
         """
-        if requests and isinstance(requests[0], Order) and guards.is_supposed(self.request, found):
-            return Understood(requests[0], self.language, plan=True, guessed=True)
+        if guards.is_supposed(self.request, found):
+            if requests and isinstance(requests[0], Order):
+                return Understood(requests[0], self.language, plan=True, guessed=True)
+            requests = [one for one in requests if not isinstance(one, Order)]
         kept: list[Request] = []
         refusal: Refusal | None = None
         for one in requests:

@@ -169,3 +169,26 @@ def test_news_of_what_happens_later_is_refused(request_text: str) -> None:
 
 def test_a_question_about_the_end_of_a_job_is_none_of_news() -> None:
     assert read("tell me when job 8 will be done").request == Query("jobs", "estimate", jobs=(8,))
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        "please do not start python train.py on 2 gpus",
+        "I would never run python train.py on gpu 1",
+        "starte python train.py nicht",
+        "bitte starte python train.py auf keinen Fall",
+        "ne lance pas python train.py sur 2 gpus",
+        "no ejecutes python train.py",
+        "do not book gpu 1 tomorrow from 9 to 12",
+        "nicht gpu 1 reservieren morgen 9-12",
+        "ne réserve pas le gpu 1 demain de 9 à 12h",
+        "no reserves la gpu 1 mañana de 9 a 12",
+        "do not set the temperature alert to 80",
+        "do not limit group nightly to 2 jobs",
+        "don't free gpu 1",
+    ],
+)
+def test_what_is_forbidden_is_not_proposed(request_text: str) -> None:
+    found = read(request_text)
+    assert found.request is None and not found.choices
