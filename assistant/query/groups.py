@@ -69,7 +69,8 @@ def by_time(
     field, span = "power" if name == "energy" else name, query.time
     if span is None:
         span = Span(now - _PAST_S[query.by], now)
-    begin = datetime.fromtimestamp(max(span.since, now - _KEPT_S)).replace(minute=0, second=0)
+    span = Span(max(span.since, now - _KEPT_S), span.until)
+    begin = datetime.fromtimestamp(span.since).replace(minute=0, second=0, microsecond=0)
     since, until = begin.timestamp(), max(span.until, begin.timestamp() + _HOUR_S)
     hours = math.ceil((until - since) / _HOUR_S)
     long = until - since if query.by == "hour" else 0.0
@@ -81,7 +82,10 @@ def by_time(
         column = (history.high if peaks else history.columns).get(field, [])
         for at, reading in zip(history.times, column, strict=False):
             if reading is not None and finite(reading):
-                found[_bucket(query.by, at, long)].append(reading)
+                first = at - (at - since) % _HOUR_S
+                asked = min(first + _HOUR_S, span.until, now) - max(first, span.since)
+                amount = reading * max(asked, 0.0) if name == "energy" else reading
+                found[_bucket(query.by, at, long)].append(amount)
                 days[_bucket(query.by, at, long)].add(_bucket("day", at, 0.0))
     how = "sum" if name == "energy" else "max" if query.aggregate == "max" else "mean"
     how = "mean" if query.extreme and how == "max" else how
@@ -89,8 +93,7 @@ def by_time(
     for bucket, values in sorted(found.items()):
         value = combined(how, values)
         if how == "sum" and isinstance(value, int | float):
-            apart = len(days[bucket]) if query.by == "hour" else 1
-            value = value * _HOUR_S / apart
+            value /= len(days[bucket]) if query.by == "hour" else 1
         rows.append(Row(f"{query.by} {bucket}", bucket, (value,)))
     columns = (Column(name, SUBJECTS["devices"].measures[name].unit),)
     made = Rows("devices", columns, tuple(rows), phrase("the history of readings"), until,

@@ -31,6 +31,8 @@ REVIEW_S = 2.0
 """The interval at which it is checked whether the GPUs are idle."""
 START_S = 60.0
 """A job that has not started after this time is cancelled, as something else is in its way."""
+LATER_S = 12 * 3600.0
+"""It is tried again after this time: a drained GPU or a paused queue may be in its way."""
 
 
 class Attempts(msgspec.Struct, frozen=True):
@@ -120,7 +122,10 @@ class SelfCalibration:
         job = next((job for job in jobs if job.id == self._attempts.job and job.active), None)
         if job is None:  # it ended while no daemon ran
             self._keep(Attempts(tried=self._attempts.tried))
+            self._notify(None)
         elif not _is_ending(job) and self._is_in_the_way(job, jobs):
+            if job.status == "queued":
+                self._review_at = time.monotonic() + LATER_S
             states = [state for state in self._states() if has_counters(state)]
             self._keep(Attempts(job.id, self._attempts.tried - frozenset(map(_card, states))))
             self._cancel(job.id)

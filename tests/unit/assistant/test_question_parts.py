@@ -15,7 +15,7 @@ from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.spans import completed
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.query.costs import with_cost
-from gpudeck.assistant.query.groups import grouped
+from gpudeck.assistant.query.groups import by_time, grouped
 from gpudeck.assistant.query.merge import in_tables
 from gpudeck.assistant.query.request import COST, Query, Span
 from gpudeck.assistant.query.rows import Column, Row, Rows
@@ -275,3 +275,17 @@ def test_reasons_are_not_added_up_by_user_and_name_the_user() -> None:
     made = asked("ask jobs", "measure=why_failed", "states=failed", "by=user")
     queries = (made.request, *made.also)
     assert [(one.measure, one.by) for one in queries] == [("failure", ""), ("user", "")]
+
+
+def test_the_energy_of_an_hour_is_that_of_its_part_that_is_asked_for() -> None:
+    hour = datetime(2026, 11, 25, 13).timestamp()
+
+    class Readings:
+        def history(self, *_: object) -> object:
+            return SimpleNamespace(times=[hour + 1800, hour + 5400], columns={"power": [100, 100]})
+
+    query = Query("devices", "energy", by="hour", time=Span(hour + 1800, hour + 3900))
+    device: Any = SimpleNamespace(device=SimpleNamespace(id="REPLAY-0"))
+    daemon: Any = Readings()
+    found = by_time(daemon, query, [device], (), hour + 7200)
+    assert [row.values[0] for row in found.rows] == [180_000.0, 30_000.0]
