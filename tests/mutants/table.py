@@ -1401,7 +1401,7 @@ DEFECTS: tuple[Defect, ...] = (
         "assistant/serve/client.py",
         "if each.port not in before and each.folder == options.folder:",
         "if each.folder == options.folder:",
-        ("tests/integration/test_serve_model.py",),
+        ("tests/unit/assistant/test_serve_client.py",),
     ),
     Defect(
         "a layout may begin after position 0",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 
+from gpudeck.scheduler.daemon.job_suspension import JobSuspensions
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.jobs import Job, JobSuspension
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.user_limits import EVERYBODY, UserLimits, limits_of
 from gpudeck.scheduler.protocol.users import user_name
@@ -109,3 +112,22 @@ def test_meaningless_limits_are_refused(limits: object) -> None:
         settings.changed(Settings(), {"limits": limits})
     stored = msgspec.json.encode(Settings(limits={"ann": UserLimits(4, 100.0)}))
     assert msgspec.json.decode(stored, type=Settings).limits["ann"].gpu_hours == 100.0
+
+
+def test_only_the_suspended_jobs_of_the_same_user_hold_their_host_memory() -> None:
+    def suspended(number: int, user: User, gib: int) -> Job:
+        away = JobSuspension("suspended", 0.0, memory=gib << 30)
+        found = on(job(number, user), ["GPU-0"])
+        state = msgspec.structs.replace(found.state, suspension=away)
+        return msgspec.structs.replace(found, state=state)
+
+    own, other = suspended(1, A, 8), suspended(2, B, 100)
+    queue: Any = SimpleNamespace(suspender=SimpleNamespace(jobs=[own, other]))
+    limits: Any = lambda _: UserLimits(suspended_memory=10.0)  # noqa: E731
+    unused: Any = None
+    suspensions = JobSuspensions(lambda: queue, unused, unused, unused, unused, limits)
+    leaving: Any = SimpleNamespace(name="job 3", memory=2 << 30)
+    suspensions._check_limit(job(3, A), leaving)
+    leaving.memory += 1
+    with pytest.raises(UserError, match="may hold"):
+        suspensions._check_limit(job(3, A), leaving)
