@@ -109,19 +109,23 @@ def _asked(found: Reading, head: str, questions: Questions) -> Composed:
 
 def _parts(found: Reading) -> list[tuple[str, str]]:
     """Return the parts of a reading whose loss matters: fields with their letters or marks."""
-    marks = [(field, value) for field, _, value in (mark.partition("=") for mark in found.marks)]
     told = [
         (field, value)
-        for field, value in marks
+        for field, value in _marks_of(found)
         if field in _MARKS or (field in _POINTING and value in ("@it", "@them", "@others"))
     ]
     return [*(part for part in found.spans if part[0] in _OFTEN_LEFT), *sorted(told)]
 
 
+def _marks_of(found: Reading) -> list[tuple[str, str]]:
+    """Return the marks of a reading as fields with their values."""
+    return [(field, value) for field, _, value in (mark.partition("=") for mark in found.marks)]
+
+
 def _part_of(found: Reading, words: str) -> tuple[str, str] | None:
     """Return the part that has no value, by its letters or its field; no job is left out."""
     spans = [(field, letters) for field, letters in found.spans if field != "jobs"]
-    marks = [(field, value) for field, _, value in (mark.partition("=") for mark in found.marks)]
+    marks = _marks_of(found)
     named = [part for part in spans if words and part[1].strip() in words]
     named += [part for part in (*spans, *marks) if part[0] == words]
     named += [part for part in marks if words == "=".join(part)]

@@ -33,16 +33,14 @@ def _of(words: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-])(?:{'|'.join(words.split())})(?![\w-])")
 
 
+_ALWAYS = "not don'?t never nicht nich nie niemals pas jamais nunca jamas"
 _NEGATIONS = _of(
-    "not don'?t doesn'?t won'?t shouldn'?t mustn'?t cannot never nicht nich nie niemals kein\\w* "
-    "bloss\\snicht ne n' pas jamais aucun\\w* no nunca jamas ningun\\w* tampoco without ohne sans "
+    f"{_ALWAYS} doesn'?t won'?t shouldn'?t mustn'?t cannot kein\\w* bloss\\snicht ne n' "
+    "aucun\\w* no ningun\\w* tampoco without ohne sans "
     "sin avoid nothing nichts nix rien nada pity shame schade dommage pena lastima"
 )
 """Words that forbid something, or regret that it was done."""
-_FORBIDDING = _of(
-    "not don'?t never nicht nich nie niemals keinesfalls auf\\skeinen\\sfall pas jamais "
-    "no(?!\\smore\\sthan) nunca jamas"
-)
+_FORBIDDING = _of(f"{_ALWAYS} keinesfalls auf\\skeinen\\sfall no(?!\\smore\\sthan)")
 """Those that are never filler in an order of _UNTAUGHT."""
 _UNTAUGHT = frozenset({"submit", "book", "set", "limit"})
 """The reader of 26 November 2026 has not learnt what it looks like that these are forbidden."""

@@ -85,8 +85,9 @@ def by_time(
                 first = at - (at - since) % _HOUR_S
                 asked = min(first + _HOUR_S, span.until, now) - max(first, span.since)
                 amount = reading * max(asked, 0.0) if name == "energy" else reading
-                found[_bucket(query.by, at, long)].append(amount)
-                days[_bucket(query.by, at, long)].add(_bucket("day", at, 0.0))
+                bucket = _bucket(query.by, at, long)
+                found[bucket].append(amount)
+                days[bucket].add(_bucket("day", at, 0.0))
     how = "sum" if name == "energy" else "max" if query.aggregate == "max" else "mean"
     how = "mean" if query.extreme and how == "max" else how
     rows = []

@@ -95,10 +95,10 @@ class SelfCalibration:
 
     def _begin_if_due(self, now: float) -> None:
         after = self._after()
-        states = [state for state in self._states() if has_counters(state)]
+        states = [] if after == "off" else [s for s in self._states() if has_counters(s)]
         idle = all(isinstance(state.use, Idle) and not state.leased for state in states)
-        wanted = frozenset(map(_card, states)) - self._attempts.tried - _calibrated()
-        if after == "off" or not idle or not wanted or missing_of("compute"):
+        untried = frozenset(map(_card, states)) - self._attempts.tried
+        if after == "off" or not idle or not untried:
             self._idle_since = None
             return
         if self._idle_since is None:
@@ -106,6 +106,9 @@ class SelfCalibration:
         if now - self._idle_since < 60.0 * after:
             return
         self._idle_since = None
+        wanted = untried - _calibrated()  # a file is read, so only now
+        if not wanted or missing_of("compute"):
+            return
         job = self._submit(calibration_spec(states, -MAX_PRIORITY))
         self._keep(Attempts(job.id, self._attempts.tried | wanted))
         self._notify(
