@@ -33,9 +33,10 @@ from gpudeck.accel.runtime import power
 from gpudeck.accel.runtime.graphs import record
 from gpudeck.accel.runtime.peaks import peak_bandwidth
 from tests.benchmarks.code_state import SOURCES
-from tests.benchmarks.rows import RESULTS, context, write
+from tests.benchmarks.rows import RESULTS, context, installed, write
 
-PAGE, FA3_PAGE = 16, 128
+PAGE, FA3_PAGE, MLA_PAGE = 16, 128, 64
+PACKAGES = ("torch", "triton", "nvidia-cudnn-cu13", "vllm")
 L2_TIMES = 4
 MOST_ERROR = 0.1
 """An answer that is wrong is not the best."""
@@ -262,6 +263,30 @@ def fa3(cell: Cell) -> dict[str, Call]:
     return {f"fa3 ({way})": lambda d, way=way: call(d, way) for way in ways}  # type: ignore[misc]
 
 
+def flash_mla(cell: Cell) -> dict[str, Call]:
+    """FlashMLA, as vllm builds it: keys of 576 whose first 512 are the values, pages of 64."""
+    beside = find_library()
+    library = Path(beside).parents[1] / "_flashmla_C.abi3.so" if beside else None
+    if library is None or not library.is_file() or not cell.values or cell.cache != "bf16":
+        return {}
+    torch.ops.load_library(str(library))
+    c, fwd = cell, torch.ops._flashmla_C.dense_decode_fwd
+    pages = torch.arange(c.batch * c.keys // MLA_PAGE, device="cuda", dtype=torch.int32)
+    lengths = torch.tensor(c.lengths, device="cuda", dtype=torch.int32)
+    plans: dict[int, tuple[Tensor | None, Tensor | None]] = {}
+
+    def call(d: Data) -> Tensor:
+        keys = d.k.transpose(1, 2).view(-1, MLA_PAGE, c.kv_heads, c.size)
+        known = plans.get(0, (None, None))  # its plan depends on the lengths alone
+        out, _, *plans[0] = fwd(
+            d.q.transpose(1, 2), keys, c.values, lengths, pages.view(c.batch, -1), c.size**-0.5,
+            False, *known, None,
+        )  # fmt: skip
+        return out.transpose(1, 2)
+
+    return {"flashmla": call}
+
+
 def torchs(cell: Cell) -> dict[str, Call]:
     """PyTorch's kernels; heads that share keys are the rows of one."""
     c = cell
@@ -415,12 +440,12 @@ def table(cells: tuple[Cell, ...], seconds: float, out: Path, with_flex: bool) -
     copy, sheet = rates()
     print(f"a copy: {copy / 1e9:.0f} GB/s; data sheet {sheet / 1e9:.0f}", flush=True)
     known = context(
-        torch.cuda.get_device_name(), ("torch", "triton"), SOURCES["attention_decoding"]
+        torch.cuda.get_device_name(), installed(PACKAGES), SOURCES["attention_decoding"]
     )
     rows: list[dict[str, Any]] = []
     for cell in cells:
         calls = ours(cell)
-        for peer in (fa3, torchs, *((flex,) if with_flex else ())):
+        for peer in (fa3, flash_mla, torchs, *((flex,) if with_flex else ())):
             try:
                 calls |= peer(cell)
             except Exception as e:  # noqa: BLE001 - the other peers are worth having

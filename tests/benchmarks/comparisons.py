@@ -203,6 +203,8 @@ def has_sizes(row: Row, least: int) -> bool:
 
 
 _LINEAR = ("batch", "tokens", "heads", "head_size", "key_heads")
+TRITON, NEWER_TRITON = "3.6.0", "3.9.0"
+"""With the older one fla-core refuses most backward passes, whose results are wrong there."""
 
 
 def linear(way: str, kind: str, peer: str = "fla") -> list[float]:
@@ -215,15 +217,25 @@ def linear(way: str, kind: str, peer: str = "fla") -> list[float]:
     return ratios("linear_attention", column, _LINEAR, kind=kind, peer=peer, tuning="")
 
 
-def linear_tuned(way: str, kind: str = "") -> list[float]:
+def linear_tuned(way: str, kind: str = "", triton: str = NEWER_TRITON) -> list[float]:
     """Compare with fla-core where it chose among all its configurations, in one run.
 
     Args:
-        way: `forward`, or `graph` for forward passes that are replayed on both sides.
+        way: `forward`, `backward`, or `graph` for forward passes that are replayed on both sides.
         kind: all that were measured so if it is empty.
+        triton: the version with which both were compiled.
     """
-    column, wanted = f"{way}_times_peer", {"kind": kind} if kind else {}
-    return ratios("linear_attention", column, ("kind", *_LINEAR), tuning=TUNED, **wanted)
+    found = {
+        tuple(row[name] for name in ("kind", *_LINEAR)): float(row[f"{way}_times_peer"])
+        for row in rows("linear_attention")
+        if row.get(f"{way}_times_peer") and is_tuned(row, triton) and kind in ("", row["kind"])
+    }
+    return list(found.values())
+
+
+def is_tuned(row: Row, triton: str) -> bool:
+    """Return whether a row is beside a fully tuned fla-core, compiled with a version of Triton."""
+    return row["tuning"] == TUNED and f"triton={triton}" in row["versions"].split()
 
 
 TUNED = "all configurations"

@@ -94,8 +94,23 @@ def _small_product(peer: str, precision: str) -> Figure:
     )  # fmt: skip
 
 
-def _is_tuned(row: by.Row) -> bool:
-    return row["tuning"] == by.TUNED
+def _tuned(triton: str, kind: str, *, short: bool = False) -> list[Figure]:
+    """Return the figures of a kind, or of all of them if it is empty, beside a fully tuned fla-core
+    with one Triton. Gradients are called one by one.
+    """
+    measured = [words for name, words in _KINDS.items() if by.linear_tuned("graph", name, triton)]
+    words, found = _KINDS.get(kind, ", ".join(measured)), []
+    for way, how in (("graph", "as CUDA graphs"), ("forward", "called one by one")):
+        forward = partial(by.linear_tuned, way, kind, triton)
+        backward = partial(by.linear_tuned, "backward", kind, triton)
+        if forward():
+            found.append(
+                Figure(f"linear attention: {words}; forward {how}",
+                       f"fla-core, Triton {triton.removesuffix('.0')}", "linear_attention",
+                       forward, backward if way == "forward" else None, short and way == "graph",
+                       lambda row: by.is_tuned(row, triton) and kind in ("", row["kind"]))
+            )  # fmt: skip
+    return found
 
 
 def _is_scaled_by_row(row: by.Row) -> bool:
@@ -156,6 +171,15 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
                "grouped", partial(by.experts, "dense hopper")),
         _column("one vector times weights in four bits", "torch's int4 kernel", "int4",
                 "times_torch_int4", "layer", m="1", contender="auto"),
+        *(
+            _column(what, peer, "int4", f"times_{peer.lower()}", "layer", "m", **wanted)
+            for peer in ("Marlin", "Machete")
+            for what, wanted in (
+                ("one vector times weights in four bits", {"m": "1", "contender": "auto"}),
+                ("… up to 64 vectors", {"contender": "auto"}),
+            )
+            if by.ratios("int4", f"times_{peer.lower()}", ("layer", "m"), **wanted)
+        ),
         _column("… its bytes a second", "a copy in memory", "int4", "of_copy", "layer",
                 m="1", contender="auto"),
         Figure(_LAYER, "the layer in bf16", "fp8_linear", partial(by.layers, "row", "bf16", 4096),
@@ -175,20 +199,15 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
                "the layer in bf16, compiled or not", "fp8_engine", by.transformer_layers),
     ),
     "linear attention": (
-        Figure("linear attention: gated delta rule, KDA, Mamba-2; forward, as CUDA graphs",
-               "fla-core", "linear_attention", partial(by.linear_tuned, "graph"),
-               counts=_is_tuned, short=True),
-        *(
-            Figure(f"linear attention: {words}, forward{how}", "fla-core", "linear_attention",
-                   partial(by.linear_tuned, way, kind), counts=_is_tuned)
-            for kind, words in _KINDS.items()
-            for way, how in (("graph", ", as CUDA graphs"), ("forward", ", called one by one"))
-            if by.linear_tuned(way, kind)
-        ),
+        *_tuned(by.TRITON, "", short=True),
+        *(figure for kind in _KINDS for figure in _tuned(by.TRITON, kind)),
+        *_tuned(by.NEWER_TRITON, ""),
+        *(figure for kind in _KINDS for figure in _tuned(by.NEWER_TRITON, kind)),
         *(
             _ways(f"linear attention: {words}", "fla-core, briefly tuned", "linear_attention",
                   by.linear, kind)
             for kind, words in _KINDS.items()
+            if not by.linear_tuned("backward", kind)
         ),
         _ways("linear attention: gated delta rule", "FlashQLA", "linear_attention",
               by.linear, "gdn", "flashqla"),

@@ -1,4 +1,7 @@
-"""Products with weights in four bits on a GPU, beside torch's int4 kernel and cuBLAS in bfloat16.
+"""Products with weights in four bits on a GPU, beside the kernels of others.
+
+They are torch's int4 kernel, cuBLAS in bfloat16, and Marlin and Machete where the package vllm is
+installed (see int4_peers).
 
     python -m tests.benchmarks.int4 --out FOLDER [--sweep] [--only 1,16]
 
@@ -28,7 +31,8 @@ from gpudeck.accel.runtime.call import compile_kernel
 from gpudeck.accel.runtime.graphs import Captured
 from gpudeck.accel.runtime.timing import copies_beyond_cache, measure_in_turn
 from tests.benchmarks.code_state import SOURCES
-from tests.benchmarks.rows import RESULTS, context, spread, write
+from tests.benchmarks.int4_peers import Machete, Marlin, find_operators
+from tests.benchmarks.rows import RESULTS, context, installed, spread, write
 from tests.benchmarks.turns import in_turn
 
 CUDA = torch.device("cuda", 0)
@@ -42,8 +46,9 @@ CUTS = tuple(Cut(rows, parts) for rows in (16, 32) for parts in (1, 2, 4, 8, 16)
 GROUP = 128
 STREAMED = (2048, 4096)
 """The words that a program of `stream` reads."""
-BOUNDS = {"torch int4": 2e-2}
-"""Of the relative error; torch's zeros are rounded to bfloat16. Others: 5e-3."""
+BOUNDS = {"torch int4": 2e-2, "machete": 2e-2}
+"""Of the relative error; these two have zeros that are rounded to bfloat16. Others: 5e-3."""
+PEERS = ("torch int4", "marlin", "machete")
 
 
 @triton.jit
@@ -72,6 +77,9 @@ class Posed:
         self.ours = int4_quantize(weight, GROUP)
         self.wide = self.ours.dequantize(torch.bfloat16)
         self.torch_packed, self.torch_scales = for_torch(self.ours)
+        there = find_operators() is not None
+        self.marlin = Marlin(self.ours) if there else None
+        self.machete = Machete(self.ours) if there else None
 
     @property
     def moved(self) -> int:
@@ -99,6 +107,8 @@ def contenders(count: int, sweep: bool) -> dict[str, Callable[[Posed], Tensor]]:
         ),
         "cublas bf16": lambda p: p.x @ p.wide.t(),
     }
+    if find_operators() is not None:
+        calls |= {"marlin": lambda p: p.marlin(p.x), "machete": lambda p: p.machete(p.x)}
     if count > 1:
         for name in ("few", "tiles"):
             calls[name] = lambda p, name=name: int4_gemm(p.x, p.ours, backend=name)  # type: ignore[misc]
@@ -127,7 +137,9 @@ def copy_rate(seconds: float) -> float:
 
 def rows(seconds: float, counts: tuple[int, ...], sweep: bool) -> Iterator[dict[str, object]]:
     """Measure every shape."""
-    where = context(torch.cuda.get_device_name(), ("torch", "triton"), SOURCES["int4"])
+    where = context(
+        torch.cuda.get_device_name(), installed(("torch", "triton", "vllm")), SOURCES["int4"]
+    )
     copied = copy_rate(seconds)
     print(f"a copy moves {copied:.0f} GB/s", flush=True)
     for count in counts:
@@ -168,14 +180,21 @@ def rows(seconds: float, counts: tuple[int, ...], sweep: bool) -> Iterator[dict[
                     "us": f"{ms['median'] * 1e3:.2f}", "p95_us": f"{ms['p95'] * 1e3:.2f}",
                     "count": ms["count"], "clock_mhz": round(loops[name][1]),
                     "gb_s": f"{rate:.0f}", "of_copy": f"{rate / copied:.3f}",
-                    "times_torch_int4": f"{times['torch int4']['median'] / ms['median']:.3f}"
-                    if "torch int4" in times else "",
+                    **{
+                        f"times_{peer.replace(' ', '_')}": _times(times, peer, ms["median"])
+                        for peer in PEERS
+                    },
                     "error": f"{errors[name]:.2e}",
                 }  # fmt: skip
             shown = {name: f"{ms['median'] * 1e3:.1f}" for name, ms in times.items()}
             print(count, layer, "us", shown, f"{time.monotonic() - began:.1f} s", flush=True)
             del sets
             torch.cuda.empty_cache()
+
+
+def _times(times: dict[str, dict[str, float]], peer: str, ms: float) -> str:
+    """Return how many times as long a peer takes, or nothing if it took no part."""
+    return f"{times[peer]['median'] / ms:.3f}" if peer in times else ""
 
 
 def warm(index: int, of: int) -> None:

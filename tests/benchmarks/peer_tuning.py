@@ -2,7 +2,8 @@
 
 Triton compiles the configurations of a kernel one after the other and measures each for 0.1 s,
 again for every number of heads. With `brief_tuning` all of them take part, and each is measured for
-some milliseconds. Processes with `compile_share` compile them beforehand.
+some milliseconds. Processes with `compile_share` compile them beforehand, and launch none, so that
+what another process measures on the GPU meanwhile is not disturbed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from unittest import mock
 import triton
 import triton.testing
 from triton.runtime.autotuner import Autotuner
+from triton.runtime.jit import JITFunction
 
 _WARM_UP_MS, _MEASURED_MS = 2, 10
 
@@ -28,7 +30,10 @@ def brief_tuning() -> None:
 
 @contextmanager
 def compile_share(part: int, parts: int) -> Iterator[None]:
-    """Compile in a `with` block a share of what others will measure, and choose any of it."""
+    """Compile in a `with` block a share of what others will measure, and choose any of it.
+
+    Nothing is launched, so what the kernels would have written is arbitrary.
+    """
 
     def pruned(self: Any, kwargs: dict[str, Any]) -> list[Any]:
         configs = original(self, kwargs)
@@ -38,11 +43,15 @@ def compile_share(part: int, parts: int) -> Iterator[None]:
         self.cache.clear()  # kernels are compiled for numbers of heads that are not in their keys
         return run(self, *args, **kwargs)
 
-    original, run = Autotuner.prune_configs, Autotuner.run
+    def compiled(self: Any, *args: object, **kwargs: Any) -> object:
+        return launch(self, *args, **{**kwargs, "warmup": True})
+
+    original, run, launch = Autotuner.prune_configs, Autotuner.run, JITFunction.run
     with (
         mock.patch.object(triton.testing, "do_bench", _once),
         mock.patch.object(Autotuner, "prune_configs", pruned),
         mock.patch.object(Autotuner, "run", forgetful),
+        mock.patch.object(JITFunction, "run", compiled),
     ):
         yield
 

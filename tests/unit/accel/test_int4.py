@@ -7,8 +7,9 @@ import torch
 
 from gpudeck.accel.primitives.gemm.int4 import BACKENDS, int4_backend, int4_gemm
 from gpudeck.accel.primitives.gemm.int4_few import Cut, call_of, cut_of
-from gpudeck.accel.primitives.quantize.int4 import Int4, int4_quantize, pack
+from gpudeck.accel.primitives.quantize.int4 import Int4, from_gptq, int4_quantize, pack
 from gpudeck.accel.runtime.call import compile_kernel
+from tests.benchmarks import int4_peers
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, needs
 
 BF16 = torch.bfloat16
@@ -102,3 +103,13 @@ def test_the_kernel_loads_16_bytes_and_keeps_weights_in_registers(target):
     assert "ld.global.v4.b32" in used.ptx and "mma.sync" in used.ptx
     loop = used.ptx.split("bra")[0]
     assert "ld.shared" not in loop
+
+
+def test_peers_get_the_same_weights():
+    weight = int4_quantize(drawn(128, 256), 128)
+    words = int4_peers.words_of_columns(weight)
+    zeros = int4_peers.packed_words(weight.zeros.T.int() - 1 & 15)
+    again = from_gptq(words, zeros, weight.scales.T)
+    assert torch.equal(again.packed, weight.packed) and words.dtype == torch.int32
+    columns = torch.arange(128).expand(2, 128)
+    assert int4_peers.in_blocks(columns)[1, 64:73].tolist() == [*range(64, 128, 8), 65]
