@@ -1,11 +1,12 @@
 """All that has to be shown on a GPU, by one command that anyone with an H100 can run.
 
-    python -m tests.gpu [--minutes 25] [--only NAME ...] [--out FOLDER] [--list]
+    python -m tests.gpu [--minutes 25] [--tests] [--only NAME ...] [--out FOLDER] [--list]
 
 Uses all GPUs that CUDA_VISIBLE_DEVICES leaves, or all there are. Begins nothing that could not end
 in time. FOLDER gets verdicts.txt and all logs, rows and models as campaign.tar.gz in parts (`cat
 campaign.tar.gz.* | tar xz`); the same command with the same FOLDER, here or on another machine,
-goes on with what is still to do. Exit status 0: every step passed.
+goes on with what is still to do. --tests leaves out what makes a figure and judges nothing.
+Exit status 0: every step passed that so many GPUs can run.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ def main() -> int:
         help="these, also if they ran before",
     )
     parser.add_argument(
+        "--tests", action="store_true", help="only what shows whether something is right"
+    )
+    parser.add_argument(
         "--out",
         type=Path,
         default=Path("gpu-campaign"),
@@ -55,11 +59,15 @@ def main() -> int:
     args = parser.parse_args()
     if args.list:
         for step in STEPS:
-            absent = "".join(f"; {name} is not installed" for name in missing(step))
+            absent = "".join(f"; {name} is not here" for name in missing(step, step.gpus))
             print(f"{step.name:28} {step.room:8} {step.seconds:4.0f} s  {step.shows}{absent}")
         print(f"one after the other: {sum(step.seconds for step in STEPS) / 60:.0f} minutes")
         return 0
-    steps = [step for step in STEPS if not args.only or step.name in args.only]
+    steps = [
+        step
+        for step in STEPS
+        if (not args.only or step.name in args.only) and not (args.tests and step.figure)
+    ]
     out = args.out.absolute()
     campaign = Campaign(steps, out.with_name(f"{out.name}.work"), out, gpus())
     campaign.forget(args.only or ())

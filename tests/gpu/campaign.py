@@ -141,7 +141,7 @@ class Campaign:
         self.notes = {name: note for name, note in self.notes.items() if name not in names}
 
     def run(self, seconds: float) -> bool:
-        """For so long at most; returns whether every step passed."""
+        """For so long at most; returns whether every step passed that so many GPUs can run."""
         end = time.monotonic() + seconds - GRACE_S - WRAP_UP_S
         shown = 0.0
         try:
@@ -158,13 +158,19 @@ class Campaign:
                 self._reap()
                 time.sleep(0.1)
         self._keep()
-        return all(self.states.get(step.name) == "passed" for step in self.steps)
+        return all(
+            self.states.get(step.name) == "passed"
+            for step in self.steps
+            if step.gpus <= len(self.gpus)
+        )
 
     def _start(self, end: float) -> bool:
         """Begin what can begin; whether anything did."""
         now, begun = time.monotonic(), False
         todo = [
-            step for step in self._todo() if not missing(step) and not held_up(step, self.states)
+            step
+            for step in self._todo()
+            if not missing(step, len(self.gpus)) and not held_up(step, self.states)
         ]
         while found := next_start(todo, self._plan(now), len(self.gpus), now, end):
             step, gpu = found
@@ -244,7 +250,7 @@ class Campaign:
             else:
                 why = (
                     f"needs {', '.join(absent)}"
-                    if (absent := missing(step))
+                    if (absent := missing(step, len(self.gpus)))
                     else held_up(step, self.states)
                 )
                 rows.append(
@@ -253,9 +259,10 @@ class Campaign:
         return "\n".join([*rows, *tails])
 
 
-def missing(step: Step) -> list[str]:
-    """Packages that it needs, and that are not installed."""
-    return [name for name in step.needs if find_spec(name) is None]
+def missing(step: Step, gpus: int) -> list[str]:
+    """What it needs and this machine of so many GPUs lacks: packages, and GPUs."""
+    absent = [name for name in step.needs if find_spec(name) is None]
+    return [*absent, *([f"{step.gpus} GPUs"] if gpus < step.gpus else [])]
 
 
 def pack(work: Path, out: Path) -> None:

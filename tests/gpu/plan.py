@@ -32,6 +32,10 @@ class Step(NamedTuple):
     makes: str = ""
     """A file in {work} that later steps read, too large to be kept: it is made again where it is
     gone."""
+    gpus: int = 1
+    """How many the machine must have."""
+    figure: bool = False
+    """It makes a figure or a picture and judges nothing: `--tests` leaves it out."""
 
     @property
     def limit(self) -> float:

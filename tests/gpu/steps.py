@@ -29,12 +29,13 @@ def _tests(
     files: tuple[str, ...],
     which: str = "",
     workers: int = 0,
+    needs: tuple[str, ...] = (),
+    gpus: int = 1,
 ) -> Step:
     paths = [f"tests/gpu/{file}.py" for file in files]
     argv = (*_PYTEST, *paths, "-n", str(workers), *(("-k", which) if which else ()))
-    return Step(
-        f"tests-{name}", shows, argv, seconds, room, needs=("pytest", "xdist", "hypothesis")
-    )
+    packages = ("pytest", "xdist", "hypothesis", *needs)
+    return Step(f"tests-{name}", shows, argv, seconds, room, packages, gpus=gpus)
 
 
 def _bench(name: str, *arguments: str) -> tuple[str, ...]:
@@ -51,7 +52,7 @@ STEPS: tuple[Step, ...] = (
     _tests("search", "the judge refuses cheats on the GPU", 150, "gpu", ("test_search_gpu",)),
     _tests("attention", _RIGHT, 240, "half", ("test_attention_gpu",), "not memory", 8),
     _tests("variants", _RIGHT, 240, "half", ("test_attention_variants_gpu",), workers=8),
-    _tests("fp8", "attention in FP8: right on the GPU", 180, "half", ("test_attention_fp8_gpu",)),
+    _tests("fp8", "attention in FP8: right on the GPU", 180, "light", ("test_attention_fp8_gpu",)),
     _tests("leftovers", "what memory held before", 300, "half", ("test_leftovers_gpu",), workers=8),
     _tests("learning", "attention: lessons and CUDA graphs", 90, "gpu", ("test_learning_gpu",)),
     _tests(
@@ -62,21 +63,61 @@ STEPS: tuple[Step, ...] = (
         ("test_linear_attention_gpu",),
         workers=8,
     ),
-    _tests("training", "training: its loss and its loop", 240, "half", ("test_training_gpu",)),
-    _tests("several", "attention over two GPUs: right", 120, "machine", ("test_several_gpus",)),
-    _tests("serving", "serving: answers, products, steps", 300, "half", ("test_serving_gpu",)),
+    _tests("training", "training: its loss and its loop", 240, "light", ("test_training_gpu",)),
+    _tests(
+        "several",
+        "attention over two GPUs: right",
+        120,
+        "machine",
+        ("test_several_gpus",),
+        gpus=2,
+    ),
+    _tests(
+        "serving",
+        "serving: answers, products, steps",
+        300,
+        "half",
+        ("test_serving_gpu",),
+        needs=("numba", "llguidance"),
+    ),
     Step(
         "grid",
         "attention: 48 cells against every peer",
         _bench("attention_grid", "--seconds", "0.4"),
         360,
         "gpu",
+        figure=True,
     ),
-    Step("zoo", "attention: 60 shapes of models", _bench("attention_models"), 480, "gpu"),
-    Step("flex", "attention: FlexAttention's own matrix", _bench("attention_flex"), 480, "gpu"),
-    Step("fp8", "attention in FP8 beside its peers", _bench("attention_fp8"), 120, "gpu"),
-    Step("decoding", "attention: one query, long keys", _bench("attention_decoding"), 180, "gpu"),
-    Step("gemm", "matrix products beside cuBLAS", _bench("gemm", "--minutes", "5"), 360, "gpu"),
+    Step(
+        "zoo", "attention: 60 shapes of models", _bench("attention_models"), 480, "gpu", figure=True
+    ),
+    Step(
+        "flex",
+        "attention: FlexAttention's own matrix",
+        _bench("attention_flex"),
+        480,
+        "gpu",
+        figure=True,
+    ),
+    Step(
+        "fp8", "attention in FP8 beside its peers", _bench("attention_fp8"), 120, "gpu", figure=True
+    ),
+    Step(
+        "decoding",
+        "attention: one query, long keys",
+        _bench("attention_decoding"),
+        180,
+        "gpu",
+        figure=True,
+    ),
+    Step(
+        "gemm",
+        "matrix products beside cuBLAS",
+        _bench("gemm", "--minutes", "5"),
+        360,
+        "gpu",
+        figure=True,
+    ),
     Step(
         "linear",
         "linear attention beside fla-core",
@@ -86,9 +127,15 @@ STEPS: tuple[Step, ...] = (
         480,
         "gpu",
         needs=("fla",),
+        figure=True,
     ),
     Step(
-        "layers", "layers in FP8 beside bf16", _bench("precision", "--only", "layers"), 180, "gpu"
+        "layers",
+        "layers in FP8 beside bf16",
+        _bench("precision", "--only", "layers"),
+        180,
+        "gpu",
+        figure=True,
     ),
     Step(
         "engines",
@@ -96,14 +143,16 @@ STEPS: tuple[Step, ...] = (
         _bench("precision", "--only", "engines"),
         240,
         "gpu",
+        figure=True,
     ),
-    Step("serving", "serving a language model", _bench("serving"), 300, "gpu"),
+    Step("serving", "serving a language model", _bench("serving"), 300, "gpu", figure=True),
     Step(
         "lookup",
         "serving: looked-up proposals for edits",
         _bench("serving_lookup", "--shape", "llama-8b", *_CUDA),
         120,
         "gpu",
+        figure=True,
     ),
     Step(
         "small",
@@ -111,8 +160,16 @@ STEPS: tuple[Step, ...] = (
         _bench("attention_small"),
         100,
         "machine",
+        figure=True,
     ),
-    Step("host", "attention: host time of a call, by layer", _bench("host_time"), 40, "machine"),
+    Step(
+        "host",
+        "attention: host time of a call, by layer",
+        _bench("host_time"),
+        40,
+        "machine",
+        figure=True,
+    ),
     *(
         Step(
             tool,
@@ -123,27 +180,29 @@ STEPS: tuple[Step, ...] = (
         for tool in ("memcheck", "racecheck")
     ),
     Step(
-        "eviction",
-        "queue: from enqueue to memory free",
-        _bench("eviction", "--trials", "100", "--pairs", "0"),
-        210,
-        "machine",
-    ),
-    Step(
         "rwkv",
         "assistant: beside its peers, and as right",
         _bench("rwkv_gpu", "0.1B", "1.5B", "2.9B"),
         400,
         "gpu",
         needs=("rwkv",),
+        figure=True,
     ),
-    Step("rwkv-load", "assistant: 3 GB to the first token", _bench("rwkv_load"), 120, "gpu"),
+    Step(
+        "rwkv-load",
+        "assistant: 3 GB to the first token",
+        _bench("rwkv_load"),
+        120,
+        "gpu",
+        figure=True,
+    ),
     Step(
         "rwkv-tiles",
         "assistant: which tiles a GPU wants",
         _bench("rwkv_tiles", "--seconds", "200"),
         220,
         "gpu",
+        figure=True,
     ),
     Step(
         "slowdown",
@@ -151,15 +210,16 @@ STEPS: tuple[Step, ...] = (
         _bench("eviction", "--trials", "0", "--pairs", "10"),
         290,
         "machine",
+        figure=True,
     ),
-    Step(
-        "eviction-ends",
-        "queue: which way out of a GPU is the shortest",
-        _bench("eviction_ends"),
-        70,
+    _tests(
+        "assistant",
+        "assistant: on CUDA, and evicted",
+        90,
         "machine",
+        ("test_assistant_gpu",),
+        needs=("babel",),
     ),
-    _tests("assistant", "assistant: on CUDA, and evicted", 90, "machine", ("test_assistant_gpu",)),
     Step(
         "tour",
         "the pictures of the README",
@@ -167,6 +227,7 @@ STEPS: tuple[Step, ...] = (
         150,
         "machine",
         needs=("PySide6",),
+        figure=True,
     ),
     Step(
         "panel-live",
@@ -175,6 +236,7 @@ STEPS: tuple[Step, ...] = (
         150,
         "machine",
         needs=("PySide6",),
+        figure=True,
     ),
     Step(
         "probe-cost",
@@ -183,6 +245,7 @@ STEPS: tuple[Step, ...] = (
         75,
         "machine",
         needs=("nvitop",),
+        figure=True,
     ),
     Step(
         "tflops-truth",
@@ -237,11 +300,26 @@ STEPS: tuple[Step, ...] = (
         "machine",
     ),
     Step(
+        "eviction-ends",
+        "queue: which way out of a GPU is the shortest",
+        _bench("eviction_ends"),
+        70,
+        "machine",
+    ),
+    Step(
+        "eviction",
+        "queue: from enqueue to memory free",
+        _bench("eviction", "--trials", "100", "--pairs", "0"),
+        210,
+        "machine",
+    ),
+    Step(
         "tiles",
         "attention: atomics or a kernel of its own for dq",
         _bench("attention_tiles"),
         120,
         "gpu",
+        figure=True,
     ),
     Step(
         "cudnn",

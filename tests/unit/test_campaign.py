@@ -160,6 +160,21 @@ def test_steps_pass_fail_hang_and_leave_nothing_behind(tmp_path, monkeypatch, ca
     assert "deaf" in capsys.readouterr().out, "what runs is shown"
 
 
+def test_what_needs_more_gpus_than_there_are_is_named_and_no_failure(tmp_path):
+    steps = [python("one", "print('fine')"), python("two", "print('never')", gpus=2)]
+    run = Campaign(steps, tmp_path / "work", tmp_path / "out", ["0"])
+    assert run.run(60)
+    assert run.states == {"one": "passed"}
+    assert "not run" in run.verdicts() and "needs 2 GPUs" in run.verdicts()
+
+
+def test_the_tests_are_what_judges() -> None:
+    judges = {step.name for step in STEPS if not step.figure}
+    assert {step.name for step in STEPS if step.name.startswith("tests-")} < judges
+    assert {"memcheck", "racecheck", "cudnn", "nvml-truth", "energy-truth"} < judges
+    assert not judges & {"grid", "zoo", "tour", "rwkv-tiles"}
+
+
 def test_it_goes_on_from_what_was_carried_away(tmp_path, monkeypatch):
     """In parts, on another machine: what is done is not done again, and its files are there for
     later steps."""
