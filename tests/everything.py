@@ -1,15 +1,18 @@
 """Run all targets that take long, one after another, and write what came of each into the log.
 
     python -m tests.everything [TARGET ...]
+    python -m tests.everything --take FILE.csv
 
 Without names, all of TARGETS run, which takes hours. The output of each goes to build/everything.
 After each one its row of tests/benchmarks/results/everything.csv is replaced, and the table of
 tests/benchmarks/log/everything.md is written from these rows, so that a run which is cut off
-leaves what it has. Exit status 0: every target passed.
+leaves what it has. --take takes over the rows of such a file of another machine, one with a GPU
+for example, and runs nothing. Exit status 0: every target passed.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import os
 import platform
@@ -38,6 +41,8 @@ TARGETS = {
     "frameworks": "JAX, Trainer, PEFT, diffusers and timm with our attention",
     "gpu": "the tests that need an NVIDIA GPU, with sanitizers",
 }
+_TOLD = ("outcome", "seconds", "last", "commit", "date", "device")
+"""The columns of a row that the table shows."""
 _HEAD = """# Everything that takes long
 
 `make everything` runs these targets and writes this page. A row is of the commit and the time
@@ -77,9 +82,9 @@ def last_line(file: Path) -> str:
     return said[-1].replace("|", "/")[:120] if said else ""
 
 
-def write_table() -> None:
+def write_table(results: Path = RESULTS, log: Path = LOG) -> None:
     """Write the table of the log from the rows."""
-    with (RESULTS / "everything.csv").open(newline="") as file:
+    with (results / "everything.csv").open(newline="") as file:
         rows = {row["target"]: row for row in csv.DictReader(file)}
     lines = []
     for target, what in TARGETS.items():
@@ -90,12 +95,37 @@ def write_table() -> None:
             f"| `make {target}` | {what} | {row['outcome']} | {row['seconds']} s | {row['last']} "
             f"| {row['commit']} | {row['date']} | {row['device']} |\n"
         )
-    LOG.write_text(_HEAD + "".join(lines))
+    log.write_text(_HEAD + "".join(lines))
+
+
+def take(file: Path, results: Path = RESULTS, log: Path = LOG) -> list[dict[str, str]]:
+    """Put the rows that another machine wrote in the place of ours, and return them.
+
+    Raises:
+        ValueError: if a row is of no target, or does not say its outcome, time, last line, commit,
+            date and machine.
+    """
+    with file.open(newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    for row in rows:
+        if row.get("target") not in TARGETS:
+            raise ValueError(f"{file}: there is no target {row.get('target')!r}")
+        if lacking := [name for name in _TOLD if not row.get(name)]:
+            raise ValueError(f"{file}: the row of {row['target']} lacks {', '.join(lacking)}")
+    merge("everything", rows, ("target",), results)
+    write_table(results, log)
+    return rows
 
 
 def main() -> int:
-    """Run the chosen targets and return the exit status."""
-    chosen = [t for t in TARGETS if not sys.argv[1:] or t.split()[0] in sys.argv[1:]]
+    """Run the chosen targets, or take over rows, and return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.everything")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="default: all")
+    parser.add_argument("--take", type=Path, metavar="FILE", help="rows of another machine")
+    given = parser.parse_args()
+    if given.take:
+        return int(any(row["outcome"] != "passed" for row in take(given.take)))
+    chosen = [t for t in TARGETS if not given.targets or t.split()[0] in given.targets]
     OUTPUT.mkdir(parents=True, exist_ok=True)
     failed, commit = 0, find_commit()
     for target in chosen:

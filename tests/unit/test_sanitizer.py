@@ -86,3 +86,15 @@ def test_only_the_race_of_a_known_hand_over_is_explained():
     known = sanitize.kind_of(source, str(write), source, str(read))
     assert known.startswith("hand-over: _produce")
     assert sanitize.kind_of(source, str(read), source, str(write)).startswith("race: _consume")
+
+
+def test_races_that_the_tool_sees_in_the_minimal_kernel_fail_no_other_run():
+    pair = (
+        "========= Error: Race reported\n"
+        "=========     Read Thread (1,0,0) at _consume in handover.py:33\n"
+        "=========     Write Thread (160,0,0) at _produce in handover.py:42\n"
+    )
+    log = "".join(f"begin {name}\n{pair}end {name}: 0.1 0.001 a*1\n" for name in ("control", "one"))
+    rows = {row["call"]: row for row in sanitize.verdicts("racecheck", log)}
+    assert rows["control"]["verdict"] == "ok" and rows["one"]["verdict"] == "errors"
+    assert "race: _consume" in str(rows["control"]["said"])
