@@ -78,7 +78,7 @@ STEPS: tuple[Step, ...] = (
         300,
         "half",
         ("test_serving_gpu",),
-        needs=("numba", "llguidance"),
+        needs=("numba",),
     ),
     Step(
         "grid",
