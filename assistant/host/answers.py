@@ -164,6 +164,7 @@ def _answer_request(ask: Ask, context: AnswerContext) -> Answer:
         lambda path: channel.emit_waiting(phrase("searching {path}", path=path)),
         channel.stop.is_set,
         said,
+        ask.state.before,
     )
     answer = _respond(_Asked(ask, understood, tools, context, second))
     if second is not None and second.request is None:

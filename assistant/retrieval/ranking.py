@@ -15,7 +15,7 @@ import numpy as np
 
 from gpudeck.assistant.reader.encoder import Array
 from gpudeck.assistant.reader.labels import PAGES
-from gpudeck.assistant.reader.reading import Reader, whole_of
+from gpudeck.assistant.reader.reading import Reader, opening, whole_of
 from gpudeck.assistant.retrieval import bm25
 from gpudeck.assistant.retrieval.sections import Section, passage, sections
 from gpudeck.scheduler.protocol import paths
@@ -23,18 +23,24 @@ from gpudeck.scheduler.protocol import paths
 SECTIONS = "sections.npz"
 _HEAD = 0.3
 """The share of its heading in what a section is like."""
-_PAGE, _WORDS, _ASKED = 0.0075, 0.008, 0.02
+_PAGE, _WORDS, _ASKED = 0.0075, 0.008, 0.04
 """What a section gains if its page, or the section itself, is e times as probable, and for a point
 of BM25. Chosen by `python -m tests.benchmarks.manual_search`."""
 _STATES = 768
 """Features that are states for requests; the vector for searching is behind them."""
 _UNLIKELY = -5.0
-"""The logarithm of the probability of a section about which nobody asked, and the least of all."""
+"""The logarithm of the probability of a section that the head does not know, and the least."""
 
 
-def find(question: str, reader: Reader) -> tuple[tuple[Section, float], ...]:
-    """Return the sections with their scores for a question, the best first."""
-    x = features(question, reader)
+def find(question: str, reader: Reader, before: str = "") -> tuple[tuple[Section, float], ...]:
+    """Return the sections with their scores for a question, the best first.
+
+    Args:
+        question: The question as it was typed.
+        reader: The encoder with its heads.
+        before: What was asked before it, with its meaning (`labels.described`).
+    """
+    x = features(question, reader, before)
     pages = dict(zip(PAGES, reader.pages(x[:_STATES]), strict=True))
     vector, asked = x[_STATES:], _asked(x)
     vectors = vectors_of(reader.encoder.vector)
@@ -48,11 +54,14 @@ def find(question: str, reader: Reader) -> tuple[tuple[Section, float], ...]:
     return tuple(sorted(scored, key=lambda pair: -pair[1]))
 
 
-def features(question: str, reader: Reader) -> Array:
-    """Return what the linear head reads: the states for requests and for searching, [1152]."""
-    encoder, text = reader.encoder, f"query: {question}"
-    return np.concatenate((whole_of(encoder.encode(text, trained=True).states),
-                           encoder.vector(text)))  # fmt: skip
+def features(question: str, reader: Reader, before: str = "") -> Array:
+    """Return what the linear head reads: the states for requests and for searching, [1152].
+
+    The former know what was asked before, as for any request; the latter the question alone.
+    """
+    encoder = reader.encoder
+    whole = whole_of(encoder.encode(opening(before) + question, trained=True).states)
+    return np.concatenate((whole, encoder.vector(f"query: {question}")))
 
 
 @cache

@@ -18,8 +18,6 @@ _HEADING = re.compile(r"^#{1,6} +(.*?) *#*$")
 _LONGEST = 1500
 """Characters of a section that are read; the rest says more of the same."""
 _SHORTEST = 60
-_QUOTED = 1200
-"""Characters of a section that are quoted, more or less."""
 GLOSSARY = "glossary"
 
 
@@ -73,11 +71,16 @@ def passage(section: Section) -> str:
     return f"passage: {section.title}. {section.heading}. {' '.join(text.split())}"
 
 
-def as_passage(section: Section) -> Passage:
-    """Return the beginning of a section, in whole paragraphs, to be quoted."""
+def as_passage(section: Section, longest: int) -> Passage:
+    """Return the beginning of a section, in whole paragraphs, to be quoted.
+
+    Args:
+        section: The section.
+        longest: The most characters, unless the first paragraph has more.
+    """
     parts, size = list[str](), 0
     for part in section.text.split("\n\n"):
-        if parts and size + len(part) > _QUOTED:
+        if parts and size + len(part) > longest:
             break
         parts.append(part)
         size += len(part)

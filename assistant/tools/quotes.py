@@ -6,6 +6,7 @@ Foreign text is shown as it is, and nothing reads it for orders.
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 from gpudeck.assistant.facts.fact import FactBuilder
 from gpudeck.assistant.language.glossary import meaning
@@ -42,27 +43,53 @@ def manual(context: ToolContext, query: Query) -> ToolResult:
         found = section(command_of(query.measure))
         shown = found if len(found) <= _SHORT else found[:1]
         return _quote(shown, "docs", lead) if found else text_result(lead)
-    answers = answering(query.text)
-    if not answers:
+    return _answered(answering(query.text, context.before), context)
+
+
+def _answered(found: Answering, context: ToolContext) -> ToolResult:
+    """Return what terms mean, the words of sections, and which others there are."""
+    if not found.quoted:
         return text_result(context.words.text("The manual has nothing about that."))
-    best, *others = answers
-    named = [f"{other.heading} ({other.page}.md)" for other in others if other.page != GLOSSARY]
+    named = [f"{one.heading} ({one.page}.md)" for one in found.named if one.page != GLOSSARY]
     sections = context.words.listed(named)
     also = context.words.text("See also: {sections}.", sections=sections) if named else ""
-    if best.page == GLOSSARY:
-        return text_result(f"{meaning(best.heading, context.words)}\n\n{also}".strip())
-    lead = context.words.text("The manual, which is in English, says:")
-    lead = "" if context.words.language == "en" else lead
-    return _quote((as_passage(best),), "docs", lead, also)
+    leads = [meaning(one.heading, context.words) for one in found.quoted if one.page == GLOSSARY]
+    pairs = zip(found.quoted, found.passages(), strict=True)
+    passages = tuple(passage for one, passage in pairs if one.page != GLOSSARY)
+    if not passages:
+        return text_result("\n\n".join(filter(None, [*leads, also])))
+    if context.words.language != "en":
+        leads.append(context.words.text("The manual, which is in English, says:"))
+    return _quote(passages, "docs", "\n\n".join(leads), also)
 
 
-def answering(question: str) -> tuple[Section, ...]:
-    """Return the section of the manual that answers a question, and two that may do so, too.
+class Answering(NamedTuple):
+    """Hold the sections of the manual that answer a question."""
 
-    Nothing is returned if none is near.
+    quoted: tuple[Section, ...] = ()
+    """The best one, and the second where the best is not sure; none if none is near."""
+    named: tuple[Section, ...] = ()
+    """Others that may answer, too."""
+
+    def passages(self) -> tuple[Passage, ...]:
+        """Return the words of what is quoted; of each of two, less than of one alone."""
+        longest = _WHOLE if len(self.quoted) == 1 else _SHORTENED
+        return tuple(as_passage(section, longest) for section in self.quoted)
+
+
+def answering(question: str, before: str = "") -> Answering:
+    """Return the sections of the manual that answer a question.
+
+    Args:
+        question: The question.
+        before: What was asked before it, with its meaning.
     """
-    found = find(question, shipped_reader())[:_NAMED]
-    return tuple(section for section, _ in found) if found[0][1] >= _NEAR else ()
+    found = find(question, shipped_reader(), before)[:_NAMED]
+    sections, scores = zip(*found, strict=True)
+    if scores[0] < _NEAR:
+        return Answering()
+    quoted = 1 if scores[0] - scores[1] >= _SURE else 2
+    return Answering(sections[:quoted], sections[quoted:])
 
 
 def about(question: str) -> ToolResult | None:
@@ -71,9 +98,13 @@ def about(question: str) -> ToolResult | None:
     return _quote(found, "docs") if found else None
 
 
-_NEAR = 0.72
+_NEAR = 0.66
 """The least score of a section that is quoted."""
 _NAMED = 3
+_SURE = 0.08
+"""A section is quoted alone from this lead on."""
+_WHOLE, _SHORTENED = 1200, 600
+"""Characters that are quoted of a section alone, and of each of two, more or less."""
 _CLEARLY, _FEW = 0.75, 2
 _SHORT = 4
 """The most passages on a command that are quoted whole."""

@@ -32,6 +32,8 @@ class ToolContext(NamedTuple):
     cancelled: Callable[[], bool] = lambda: False
     words: Words = in_language("en")
     """The language of the answer."""
+    before: str = ""
+    """What was asked before, with its meaning (`labels.described`)."""
 
 
 class PlannedAction(NamedTuple):

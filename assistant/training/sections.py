@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,11 +17,14 @@ import numpy.typing as npt
 from gpudeck.assistant.reader.encoder import Array
 from gpudeck.assistant.reader.reading import Reader
 from gpudeck.assistant.retrieval.ranking import features
-from gpudeck.assistant.training.requests import is_held_out
+from gpudeck.assistant.retrieval.sections import GLOSSARY, Section, sections
+from gpudeck.assistant.training.requests import examples, is_held_out
 
 DATA = Path(__file__).with_name("data")
-_STEPS, _RATE, _DECAY = 200, 0.03, 3e-4
+_STEPS, _RATE, _DECAY = 120, 0.03, 3e-4
 _BETAS = 0.9, 0.999
+_LONGEST = 200
+"""Characters of a sentence."""
 _GAIN = 10 / 1152**0.5
 """The deviation of a feature, so that the steps have the right size."""
 
@@ -30,6 +34,8 @@ class Asked(NamedTuple):
 
     profile: int
     language: str
+    before: str
+    """What was asked before it, with its meaning."""
     text: str
     place: str
 
@@ -38,18 +44,33 @@ def asked_questions() -> list[Asked]:
     """Return the questions whose section is known, in the order of the requests."""
     lines = (DATA / "sections.tsv").read_text(encoding="utf-8").splitlines()
     places = dict(line.split("\t") for line in lines)
-    rows = gzip.decompress((DATA / "requests.jsonl.gz").read_bytes()).decode().splitlines()
-    return [Asked(row["profile"], row["language"], row["text"], places[row["id"]])
-            for row in map(json.loads, rows) if row["id"] in places]  # fmt: skip
+    file = DATA / "requests.jsonl.gz"
+    rows = map(json.loads, gzip.decompress(file.read_bytes()).decode().splitlines())
+    return [Asked(one.profile, one.language, one.before, one.text, places[row["id"]])
+            for row, one in zip(rows, examples(file), strict=True)
+            if row["id"] in places]  # fmt: skip
+
+
+def own_words(section: Section) -> tuple[str, ...]:
+    """Return what stands for the questions of people: a section's heading and first sentence."""
+    if section.page == GLOSSARY:
+        return (f"what does {section.heading.replace('_', ' ')} mean",)
+    prose = " ".join(re.sub(r"```.*?```", "", section.text, flags=re.S).split())
+    return section.heading, re.split(r"(?<=[.:])\s", prose)[0][:_LONGEST]
 
 
 def learnt_head(
     reader: Reader,
 ) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.float16], Array]:
-    """Return places [K], weights [1152, K] and bias [K] of a head, without held-out profiles."""
-    asked = [one for one in asked_questions() if not is_held_out(one.profile)]
-    x = np.array([features(one.text, reader) for one in asked])
-    places, wanted = np.unique([one.place for one in asked], return_inverse=True)
+    """Return places [K], weights [1152, K] and bias [K] of a head, without held-out profiles.
+
+    Sections about which few ask are learnt by their own words, too.
+    """
+    asked = [(one.text, one.before, one.place) for one in asked_questions()
+             if not is_held_out(one.profile)]  # fmt: skip
+    asked += [(text, "", section.place) for section in sections() for text in own_words(section)]
+    x = np.array([features(text, reader, before) for text, before, _ in asked])
+    places, wanted = np.unique([place for _, _, place in asked], return_inverse=True)
     mean, scale = x.mean(axis=0), x.std(axis=0) / _GAIN
     weights, bias = _fit((x - mean) / scale, wanted, len(places))
     weights /= scale[:, None]

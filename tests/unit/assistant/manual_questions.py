@@ -17,6 +17,8 @@ class Question(NamedTuple):
     text: str
     answers: tuple[tuple[str, str], ...]
     """Pages with a heading; an empty heading stands for the whole page."""
+    before: str = ""
+    """What was asked before it, with its meaning."""
 
     def names_page_of(self, section: Section) -> bool:
         """Return whether a section's page has an answer."""
