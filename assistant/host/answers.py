@@ -224,7 +224,10 @@ def _respond(asked: _Asked) -> Answer:
     if understood.declined:
         return Answer(help_texts.declined(understood.declined, said), "template", "answer")
     if understood.refusal is not None:
-        return Answer(help_texts.refusal(understood.refusal, said), "template", "operate")
+        begun = understood.begun
+        kept = _state_of(begun, (), (), said) if begun is not None else None
+        text = help_texts.refusal(understood.refusal, said)
+        return Answer(text, "template", "operate", state=kept)
     if understood.choices:
         offered = distinct_choices(understood.choices, said)
         text = clarifying_question(offered, said)
@@ -368,6 +371,9 @@ def _understood(asked: _Asked, text: str) -> str:
     if understood.unread:
         parts.append(help_texts.left_out(understood.unread, said))
     parts += help_texts.without(understood.left, said)
+    if understood.rest:
+        later = "I propose one order at a time. When this one is decided, say: {words}."
+        parts.append(said.text(later, words=help_texts.quoted((understood.rest,))))
     return "\n\n".join([text, *parts])
 
 

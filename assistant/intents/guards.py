@@ -18,7 +18,8 @@ from gpudeck.assistant.intents.tokens import JOIN, tokens, unaccented
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.reader.reading import Reading
 
-Problem = Literal["unread", "command", "forbidden", "condition", "time", "several", "target"]
+Problem = Literal["unread", "command", "forbidden", "condition", "time", "several", "target",
+                  "lacking", "change", "arguments", "setting"]  # fmt: skip
 
 
 class Refusal(NamedTuple):

@@ -83,6 +83,11 @@ _PAST_HOUR = {"halb": -30, "dreiviertel": -15, "viertel": -45, "half": 30, "demi
               "media": 30, "quart": 15, "cuarto": 15}  # fmt: skip
 
 
+_HOUR_AND_MINUTE = re.compile(r"\b(\d{1,2}) ([1-5]\d)\b")
+_FOUR_DIGITS = re.compile(r"(?<![\w-])([01]\d|2[0-3])([0-5]\d)(?![\w-])")
+"""A time of the clock without a mark, such as `2300`."""
+
+
 def is_to_come(text: str, now: float) -> bool:
     """Return whether a text names tomorrow, or a time of the clock that is still to come today."""
     said = text.casefold()
@@ -230,8 +235,12 @@ def moment_of(text: str, now: float) -> str:
         return said.replace("t", " ")
     for clock_time, words in _POINTS.items():
         said = re.sub(words, clock_time, said)
-    said = with_digits(said)
-    said = _QUARTERS.sub(_in_digits, said)
+    in_numbers = with_digits(said)
+    if in_numbers != said:  # "nine thirty"
+        in_numbers = _HOUR_AND_MINUTE.sub(r"\1:\2", in_numbers)
+    said = _QUARTERS.sub(_in_digits, in_numbers)
+    if not _IS_CLOCK.search(said):
+        said = _FOUR_DIGITS.sub(r"\1:\2", said)
     day = re.search(_DAY, said)
     clock = re.search(_CLOCK, re.sub(_DAY, " ", said))
     if clock is None:

@@ -50,6 +50,8 @@ def new_job(
     doubt = guards.doubted(rest, found._replace(spans=(), places=()), order, now)
     if doubt is not None and (doubt.words or not left):
         return doubt
+    if not (commands or job.command or job.workload):
+        return order  # whoever plans it asks for the command
     clear = found.chance * found.certainty >= thresholds.CLEAR
     sure = clear and found.plain >= thresholds.NEW_JOB
     if left or not sure or [_bare(job.command)] != [*map(_bare, commands)]:

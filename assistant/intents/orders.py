@@ -164,12 +164,16 @@ class Orders(Values):
         if not field or not self.letters(field):
             return None
         digits = re.findall(r"\d+", self.letters(field)[0])
+        if verb == "kill" and not digits:
+            return None  # the name of the process
         return int(digits[0]) if len(digits) == 1 else self.number(field)
 
     def _text(self, verb: str) -> str:
-        """Return a note, or the value of a setting."""
+        """Return a note, the name of a process, or the value of a setting."""
         if verb == "note":
             return " ".join(self.letters("notes"))
+        if verb == "kill" and self._number_of(verb) is None:
+            return " ".join(self.letters("pid"))
         if verb != "set":
             return ""
         setting, letters = self.setting(), " ".join(self.letters("value"))
@@ -218,7 +222,7 @@ class Orders(Values):
     def _gpus_of_order(self, verb: str, *, named: bool) -> tuple[int, ...]:
         """Return the GPUs of an order; which GPU a job has that is named says nothing more."""
         letters = [one for one in self.letters("gpus") if not re.search(r"\d", one)]
-        if letters and verb in ("drain", "undrain", "book", "free"):
+        if letters and verb in ("drain", "undrain", "book", "free", "kill"):
             raise Unread(letters[0])
         if "devices" in VERBS[verb].takes:
             return self.devices()
@@ -227,13 +231,20 @@ class Orders(Values):
         return ()
 
     def _day(self, letters: str) -> str:
-        """Return a moment; that of a day alone is its morning."""
+        """Return a moment; that of a day alone is 8:00, and that of an evening 20:00.
+
+        Raises Unread if that is past, as 8:00 of today may be.
+        """
         try:
             return self.moment(letters)
         except Unread:
             if not is_day(letters):
                 raise
-            return self.moment(f"{letters} 8:00")
+            found, end = (datetime.fromisoformat(self.moment(f"{letters} {clock}"))
+                          for clock in ("8:00", "23:59"))  # fmt: skip
+            if (found.date() - end.date()).days == 1:  # the next day is not today
+                raise
+            return f"{found:%Y-%m-%d %H:%M}"
 
     def _options(self, verb: str, *, to_group: bool) -> dict[str, str]:
         """Return the options of an order, as the command line takes them."""
@@ -248,15 +259,16 @@ class Orders(Values):
             return self._booking()
         if verb not in ("retry", "edit"):
             return {}
-        self.refuse("until", *(["gpus", "command"] if verb == "edit" else []))
-        return self._of_job() | ({"group": self.group()} if to_group else {})
+        self.refuse("until", *(["command"] if verb == "edit" else []))
+        found = self._of_job() | self._on_gpu()
+        return found | ({"group": self.group()} if to_group else {})
 
     def _of_job(self) -> dict[str, str]:
         """Return the options of a job."""
         if not self.letters("priority"):
             self.refuse("change")
         self.refuse("workload", "array", "folder", "cpus", "host_memory",
-                     "gpu_type", "notes")  # fmt: skip
+                     "notes")  # fmt: skip
         return self.said_of_job()
 
     def said_of_job(self) -> dict[str, str]:
@@ -288,7 +300,7 @@ class Orders(Values):
                 raise Unread(letters)
             is_delay = re.search(r"(?i)(?<!\w)(?:in|dans|en|dentro de)\s*$", before)
             soon = _SOON.fullmatch(f"in {letters}" if is_delay else letters)
-            return f"+{length_of(soon['length'])}" if soon else self.moment(letters)
+            return f"+{length_of(soon['length'])}" if soon else self._day(letters)
         return None
 
     def said_of_new_job(self) -> dict[str, str]:
@@ -296,14 +308,27 @@ class Orders(Values):
         found = {"group": self.group(), "host_memory": self.size_option("host_memory"),
                  "cpus": str(self.number("cpus") or ""),
                  "tags": ",".join(self.letters("tag")),
-                 "gpu_type": " ".join(self.letters("gpu_type")),
                  "preemptible": "yes" * bool(self.marked("preemptible")),
                  "hold": "yes" * bool(self.marked("hold"))}  # fmt: skip
-        if devices := self.devices():
-            if len(devices) > 1 or self.number("count") not in (None, 1):
+        if on_gpu := self._on_gpu():
+            if self.number("count") not in (None, 1):
                 raise Unread(" ".join(self.letters("gpus")))
-            found |= {"gpus": "1", "gpu_type": f"GPU {devices[0]}"}
+            found |= {"gpus": "1", **on_gpu}
         return self.said_of_job() | {option: value for option, value in found.items() if value}
+
+    def _on_gpu(self) -> dict[str, str]:
+        """Return which GPU a job shall have: one by its number, or those of a model.
+
+        Raises Unread for several, or for one that is said in other words.
+        """
+        said, models = self.letters("gpus"), self.letters("gpu_type")
+        found = self.devices()
+        if len(found) == 1:
+            return {"gpu_type": f"GPU {found[0]}"}
+        numbered = [one for one in said if re.search(r"\d{3}", one)]  # "the 4080" is a model
+        if len(found) > 1 or len(said) > len(numbered):
+            raise Unread(" ".join(said))
+        return {"gpu_type": " ".join((*models, *numbered))} if models or numbered else {}
 
     def _moment(self, letters: str, last: str, after: str = "") -> str:
         """Return a moment; a day alone changes the day of the last one."""

@@ -100,7 +100,7 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
     if found.head == "order pause":
         parts = [_until(request, part) for part in parts]
     parts += _names(request, found, parts, known)
-    parts = _whole_times(request, sorted(parts, key=lambda part: part.first))
+    parts = _joined(request, _whole_times(request, sorted(parts, key=lambda part: part.first)))
     return found._replace(
         spans=tuple((part.field, request[part.first : part.last]) for part in parts),
         places=tuple((part.first, part.last) for part in parts),
@@ -143,6 +143,22 @@ def _whole_times(request: str, parts: list[_Part]) -> list[_Part]:
         if cut and between.isspace() and request[middle.first : middle.last].isalpha():
             made[i : i + 3] = [one._replace(last=other.last)]
             return _whole_times(request, made)
+    return made
+
+
+def _joined(request: str, parts: list[_Part]) -> list[_Part]:
+    """Return parts in which a time is one that was found in two pieces with nothing between.
+
+    A time that delays an order stays as it is: what has one is proposed by its letters alone.
+    """
+    made: list[_Part] = []
+    for part in parts:
+        last = made[-1] if made else None
+        follows = last is not None and last.field == part.field in _MOMENTS - {"at"}
+        if last is not None and follows and not request[last.last : part.first].strip():
+            made[-1] = last._replace(last=part.last)
+        else:
+            made.append(part)
     return made
 
 

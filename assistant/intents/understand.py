@@ -58,6 +58,12 @@ _JOINS = re.compile(
     r"|auch |aussi )?|[?;.!,]\s+"
 )
 _MOST_JOINS = 4
+_LACKING: dict[tuple[str, str], guards.Problem] = {
+    ("order edit", "change"): "change", ("order retry", "change"): "change",
+    ("order retry", "value"): "arguments", ("order retry", "notes"): "arguments",
+    ("order set", "setting"): "setting",
+}  # fmt: skip
+"""Why an order is refused that lacks a value for a field."""
 
 
 class Understood(NamedTuple):
@@ -88,6 +94,10 @@ class Understood(NamedTuple):
     """The request is, word by word, an exact form of its order."""
     before: str = ""
     """The request with its meaning, as the reader gets them with the next one; none of talk."""
+    rest: str = ""
+    """The words of a second order, which is for later: one is proposed at a time."""
+    begun: Order | None = None
+    """A refused order that the next request may complete."""
 
 
 def understand(request: str, known: Known, state: State, now: float, reader: Reader) -> Understood:
@@ -180,8 +190,8 @@ class _Interpreter:
             return Understood(None, self.language, refusal=refusal)
         if kind == "order" and name == "submit":
             return self._submitted(found)
-        if found.chance >= SURE and _limits_power(found):
-            return Understood(None, self.language, declined="order power")
+        if found.chance >= SURE and (elsewhere := _set_elsewhere(found)):
+            return Understood(None, self.language, declined=f"order {elsewhere}")
         composed, lacking = self._composed(found)
         enough = SURE if composed else LIKELY
         told = self._told(found, lacking) if found.chance >= enough else None
@@ -194,7 +204,8 @@ class _Interpreter:
         if alone and found.plain >= PLAIN and _is_named(best.request, found):
             enough = min(enough, LONE_ORDER)
         clear = found.chance * found.certainty >= CLEAR or found.head == "manual"
-        clear = clear or (alone and found.chance >= CERTAIN and _is_named(best.request, found))
+        named = _is_named(best.request, found) or _is_for_queue(best.request, found)
+        clear = clear or (alone and found.chance >= CERTAIN and named)
         if best.head == found.head and found.chance >= enough and clear and not several:
             return self._decided(found, best)
         ordered = found.head.startswith("order") and found.head not in _SHOWN
@@ -245,7 +256,8 @@ class _Interpreter:
         if lacking is None or not found.head.startswith("order"):
             return None
         words = (str(lacking),) if str(lacking) and str(lacking) in self.request else ()
-        problem: guards.Problem = "unread" if words else "target"
+        field = next((field for field, letters in found.spans if letters in words), str(lacking))
+        problem = _LACKING.get((found.head, field), "unread" if words else "target")
         return Understood(None, self.language, refusal=Refusal(problem, words))
 
     def _offered(self, found: Reading, requests: list[Request]) -> Understood:
@@ -369,6 +381,9 @@ class _Interpreter:
         order = new_job(self.request, found, self.known, self.state, self.now)
         if isinstance(order, Refusal):
             return Understood(None, self.language, refusal=order)
+        if not (order.command or order.workload):
+            return Understood(None, self.language, refusal=Refusal("lacking"), begun=order)
+        order = _continuing(order, self.state.order)
         against = guards.against(self.request, found, order, self.known, self.now)
         if against is not None:
             return Understood(None, self.language, refusal=against)
@@ -391,6 +406,8 @@ class _Interpreter:
             first, second = (self._side(side) for side in sides)
             if first is None or second is None or first.head != found.head:
                 continue
+            if isinstance(first.request, Order) and (one := self._one_of_two(found, *sides)):
+                return one
             if isinstance(first.request, Query) and isinstance(second.request, Query):
                 also = (*first.also, _about_the_same(first.request, second.request), *second.also)
                 return Understood(first.request, self.language, also,
@@ -398,6 +415,20 @@ class _Interpreter:
                                   left=(*first.left, *second.left))  # fmt: skip
             return Understood(None, self.language, refusal=Refusal("several", (cut[0].strip(),)))
         return self._undivided(found)
+
+    def _one_of_two(self, found: Reading, first: str, second: str) -> Understood | None:
+        """Return the first of two orders if each is clear by itself, and the other is for later."""
+        if found.plain < PLAIN:
+            return None
+        one = self._reads(first, self.state).read()
+        if not isinstance(one.request, Order) or one.plan or one.rest:
+            return None
+        jobs = tuple(job for job in one.request.jobs if isinstance(job, int))
+        then = replace(self.state, jobs=jobs or self.state.jobs, order=one.request)
+        other = self._reads(second, then).read()
+        if not isinstance(other.request, Order) or other.plan or other.rest:
+            return None
+        return one._replace(rest=second.strip())
 
     def _undivided(self, found: Reading) -> Understood | None:
         """Return two questions that no word parts, which share what the request says."""
@@ -415,9 +446,19 @@ class _Interpreter:
         return Understood(first.request, self.language, also, first.resolved, left=left)
 
     def _side(self, text: str) -> Composed | None:
-        side = _Interpreter(text, self.known, self.state, self.now, self.reader)
+        side = self._reads(text, self.state)
         composed, _ = side._composed(side.found)
         return composed[0] if composed else None
+
+    def _reads(self, text: str, state: State) -> _Interpreter:
+        return _Interpreter(text, self.known, state, self.now, self.reader)
+
+
+def _continuing(order: Order, last: Order | None) -> Order:
+    """Return an order for a new job with what was said before of one that had no command yet."""
+    if last is None or last.verb != "submit" or last.command or last.workload:
+        return order
+    return replace(order, options=last.options | order.options)
 
 
 def _about_the_same(first: Query, second: Query) -> Query:
@@ -445,15 +486,28 @@ def _is_named(request: Request, found: Reading) -> bool:
     return named and not any("=@" in mark for mark in found.marks)
 
 
+def _is_for_queue(request: Request, found: Reading) -> bool:
+    """Return whether an order for now says that it is for the queue, or for a group by its name."""
+    if not isinstance(request, Order) or found.plain < PLAIN:
+        return False
+    named = any(field == "group" for field, _ in found.spans) or "queue=yes" in found.marks
+    return named and not (request.jobs or request.devices or any("=@" in m for m in found.marks))
+
+
 def _frees_gpus(found: Reading) -> bool:
     """Return whether GPUs shall be freed; a program is not taken off its GPU here."""
-    return found.head == "order free" and any(field == "gpus" for field, _ in found.spans)
+    pointed = any(mark.startswith("gpus=") for mark in found.marks)
+    return found.head == "order free" and (
+        pointed or any(field == "gpus" for field, _ in found.spans)
+    )
 
 
-def _limits_power(found: Reading) -> bool:
-    """Return whether something of GPUs shall be set, which no setting of the program is."""
-    fields = {field for field, _ in found.spans}
-    return found.head == "order set" and "gpus" in fields and "value" in fields
+def _set_elsewhere(found: Reading) -> str:
+    """Return what is no setting and no group's limit, but shall be set: `power`, `limits` or ""."""
+    fields = {field for field, _ in found.spans} | {mark.partition("=")[0] for mark in found.marks}
+    if found.head == "order limit" and "user" in fields:
+        return "limits"
+    return "power" if found.head == "order set" and {"gpus", "value"} <= fields else ""
 
 
 def _lacks_target(order: Order) -> bool:

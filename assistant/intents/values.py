@@ -237,7 +237,8 @@ class Values:
             forms = (letters[0], owner, letters[0].removesuffix("s"))
             return next(filter(None, (named(form, self.known.users) for form in forms)), owner)
         pointed = {*self.marked("user")} - {"@me"}
-        if pointed and (before := self.state.last) is not None and before.user:
+        before = self.state.last or self.state.order
+        if pointed and before is not None and before.user:
             return before.user
         if pointed:
             raise Unread("user")

@@ -122,7 +122,7 @@ VERBS = {
     ),
     "priority": Verb("change the priority of jobs that wait", (*_JOBS, "number"), ("queued",)),
     "submit": Verb("queue a new job", ("command", "workload", "params", "options", "text")),
-    "kill": Verb("end a process that uses a GPU", ("number",)),
+    "kill": Verb("end a process that uses a GPU", ("number", "devices", "text")),
     "drain": Verb("start no new jobs on GPUs", ("devices",)),
     "undrain": Verb("let jobs start again on drained GPUs", ("devices",)),
     "limit": Verb("limit how many jobs of a group run at once", ("group", "number")),

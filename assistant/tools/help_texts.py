@@ -28,6 +28,14 @@ _PROBLEMS = {
     "terminal, `at` does it: echo 'gpudeck cancel 7' | at 20:00.",
     "several": "I carry out one order at a time, and this reads like several: {words}.",
     "target": "I do not know which job or GPU you mean. Name it, for example by its number.",
+    "lacking": "What shall the new job run? Write its command, for example: python train.py. Its "
+    "card will show what I have kept of the rest.",
+    "arguments": "I do not know which argument of the command {words} is. Give it as the command "
+    "takes it, for example: run job 12 again with --seed 42.",
+    "setting": "I know no setting that is called {words}. In a terminal, `gpudeck settings` lists "
+    "them; in the window, the page Settings.",
+    "change": "I can set a value, but not make it larger or smaller by an amount. Say the new "
+    "value.",
 }
 
 
@@ -88,6 +96,8 @@ _ELSEWHERE = {
     "power": "I do not limit the power of GPUs, as that needs the rights of an administrator. In a "
     "terminal: `sudo nvidia-smi -i 0 -pl 300` limits GPU 0 to 300 W until the next boot; in the "
     "window, the page of the GPU checks a value and prints the command. Nothing was changed.",
+    "limits": "I do not limit single users. In a terminal, an administrator does: `gpudeck limits "
+    "ann --gpus 4 --gpu-hours 100`. Nothing was changed.",
     "shutdown": "I do not switch machines or services off or on. Nothing was changed.",
 }
 """Orders that another part of the program carries out."""

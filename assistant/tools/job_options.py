@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any, cast
 
@@ -10,11 +11,12 @@ from gpudeck.assistant.query.find import named_jobs
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools.tool import ToolContext
 from gpudeck.language.rendering import render
-from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS, JobOption, JobOptions, moment_of
 from gpudeck.scheduler.protocol.jobs import Spec
 
 _JOBS = ("after", "after_any")
+_NUMBERED = re.compile(r"GPU (\d+)")
 KNOWN = {option.name: option for option in JOB_OPTIONS}
 
 
@@ -22,7 +24,7 @@ def read(context: ToolContext, order: Order) -> JobOptions:
     """Return the options of an order with their values.
 
     Raises:
-        NotFound: A job that it names does not exist.
+        NotFound: A job or a GPU that it names does not exist.
         UserError: There is no such option, or its value is none.
     """
     found: dict[str, Any] = {}
@@ -40,6 +42,10 @@ def _value(context: ToolContext, option: JobOption, text: str) -> Any:
     if option.name in _JOBS:
         named = [int(part) if part.isdecimal() else part for part in text.split(",")]
         return tuple(job.id for job in named_jobs(context.daemon, named))
+    if option.name == "gpu_type" and (numbered := _NUMBERED.fullmatch(text)) is not None:
+        known = {state.device.index for state in context.daemon.snapshot().devices}
+        if int(numbered[1]) not in known:
+            raise NotFound(context.words.text("there is no {gpu} on this machine", gpu=text))
     return option.parse(text) if option.parse is not None else True
 
 

@@ -154,6 +154,14 @@ def hold(context: ToolContext, order: Order) -> PlannedAction:
                                    options={"begin": until}))  # fmt: skip
     if not held and all(suspension_of(job) is not None for job in named):
         return bring_back(context, named)
+    without = next((job for job in named if isinstance(job.state, Running)), None)
+    if held and len(named) == 1 and without is not None:
+        text = (
+            "{job} runs without a GPU of this machine, so nothing is there to take it off, and "
+            "it cannot be held. It can be cancelled, and run again later: {command}"
+        )
+        again = f"gpudeck retry {without.id}"
+        raise UserError(words.text(text, job=title(without), command=again))
     found = _waiting(context, order)
     jobs = [job for job in found if job.spec.hold != held]
     if not jobs:

@@ -15,6 +15,7 @@ from gpudeck.language.rendering import render
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.executors.remote_runner import TERM_GRACE_S
 from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.devices import Process
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Queued
 from gpudeck.scheduler.protocol.snapshot import label
@@ -159,21 +160,42 @@ def drain(context: ToolContext, order: Order) -> PlannedAction:
     )
 
 
-def kill(context: ToolContext, order: Order) -> PlannedAction:
-    """Plan to end a process that uses a GPU."""
-    words, pid = context.words, order.number
-    if pid is None:
+def _process(context: ToolContext, order: Order) -> Process:
+    """Return the only process of an order: by its PID, or by its name and the GPU that it uses.
+
+    Raises:
+        NotFound: There is none.
+        UserError: None is named, or several fit.
+    """
+    words, pid, name = context.words, order.number, order.text.casefold()
+    if pid is None and not (name or order.devices):
         raise UserError(words.text("name the process by its PID. To list them: gpudeck processes"))
-    found = [
-        process
+    devices = [state.device for state in context.daemon.snapshot().devices]
+    on = {device.id for device in devices if device.index in order.devices}
+    found = {
+        process.pid: process
         for detail in context.daemon.details()
         for process in detail.processes
-        if process.pid == pid
-    ]
-    if not found:
+        if (pid is None or process.pid == pid)
+        and (not order.devices or detail.device in on)
+        and name in process.name.casefold()
+    }
+    if not found and pid is not None:
         raise NotFound(words.text(_NO_GPU, pid=pid))
-    process = found[0]
-    name = phrases.plain(process.name, 60)
+    if not found:
+        raise NotFound(words.text("no such process uses a GPU. To list those that do: gpudeck "
+                                  "processes"))  # fmt: skip
+    if len(found) > 1:
+        listed = (f"{one.pid} ({phrases.plain(one.name, 60)})" for one in found.values())
+        raise UserError(words.text("name one of these processes by its PID: {processes}",
+                                   processes=", ".join(listed)))  # fmt: skip
+    return next(iter(found.values()))
+
+
+def kill(context: ToolContext, order: Order) -> PlannedAction:
+    """Plan to end a process that uses a GPU."""
+    words, process = context.words, _process(context, order)
+    pid, name = process.pid, phrases.plain(process.name, 60)
     effect = words.text(
         "Process {pid} ({name}) of {user} will be sent SIGTERM, then SIGKILL after {seconds} s. "
         "Unsaved data is lost.",
@@ -186,7 +208,7 @@ def kill(context: ToolContext, order: Order) -> PlannedAction:
         effect += " " + words.text("Job {job}, which it belongs to, is cancelled.", job=process.job)
     return _action(
         context,
-        order,
+        Order("kill", number=pid),
         words.text("End process {pid} ({name})", pid=pid, name=name),
         effect,
         lambda daemon: daemon.kill(process),

@@ -21,7 +21,7 @@ from gpudeck.assistant.tools.registry import plan_action
 from gpudeck.assistant.tools.tool import ToolContext
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
-from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import LISTED_ARGV, Job
 from tests.integration.deck import python, running
 from tests.integration.shell import gpudeck
@@ -286,7 +286,7 @@ def test_what_an_order_would_do_is_told_and_is_no_question(
         ("cancel job 4711", "There is no job 4711"),
         ("move job {first} to the front", "has that place already"),
         ("move job {holder} to the front", "only jobs that wait can be changed so"),
-        ("hold job {holder}", "only jobs that wait can be changed so"),
+        ("hold job {holder}", "can be cancelled, and run again later: gpudeck retry {holder}"),
         ("release job {first}", "not held"),
         ("resume the queue", "The queue is not paused"),
         ("pause the nowhere group", "There is no group nowhere"),
@@ -304,8 +304,26 @@ def test_an_action_that_cannot_be_done_is_answered_in_one_line(
     shared: Client, world: dict[str, int], assistant: Assistant, request_text: str, why: str
 ) -> None:
     answer = assistant.ask(request_text.format(**world))
-    assert why in answer.text
+    assert why.format(**world) in answer.text
     assert answer.proposal is None and "\n" not in answer.text
+
+
+def test_a_job_gets_no_gpu_that_is_not_there(shared: Client, world: dict[str, int]) -> None:
+    options = {"gpu_type": "GPU 11"}
+    for verb, name in (("edit", "first"), ("retry", "train")):
+        order = Order(verb, jobs=(world[name],), options=options)
+        with pytest.raises(NotFound, match="no GPU 11 on this machine"):
+            plan_action(ToolContext(shared), order)
+
+
+def test_a_process_that_is_not_on_a_gpu_is_not_ended_by_its_name(
+    shared: Client, world: dict[str, int]
+) -> None:
+    for order in (Order("kill", text="python"), Order("kill", devices=(0,))):
+        with pytest.raises(NotFound, match="no such process uses a GPU"):
+            plan_action(ToolContext(shared), order)
+    with pytest.raises(UserError, match="by its PID"):
+        plan_action(ToolContext(shared), Order("kill"))
 
 
 def test_an_approved_job_runs_once_in_the_clients_folder_and_environment(

@@ -15,7 +15,7 @@ from gpudeck.assistant.tools.proposal_store import ProposalStore
 from gpudeck.assistant.tools.registry import plan_action
 from gpudeck.assistant.tools.tool import ToolContext
 from gpudeck.scheduler.client import Client
-from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Job, suspension_of
 from gpudeck.scheduler.protocol.units import parse_begin
 from tests.integration.deck import ready
@@ -66,6 +66,20 @@ def test_a_job_is_suspended_and_brought_back_by_order(machine: Machine) -> None:
     assert "Back as soon as" in carry_out(machine, Order("release", jobs=(job.id,)))
     eventually(lambda: machine.on(job))
     assert goes_on(job)
+
+
+def test_a_process_is_ended_by_the_gpu_that_it_uses_and_names_itself_on_the_card(
+    machine: Machine,
+) -> None:
+    job, context = machine.train(), ToolContext(machine.deck)
+    eventually(lambda: shown_size(machine, job))
+    action = plan_action(context, Order("kill", devices=(0,)))
+    assert action.order is not None and action.order.number is not None
+    assert action.order == Order("kill", number=action.order.number)
+    assert action.title.startswith(f"End process {action.order.number} (")
+    assert f"Job {job.id}, which it belongs to, is cancelled." in action.effect
+    with pytest.raises(NotFound, match="no such process"):
+        plan_action(context, Order("kill", devices=(0,), text="quux"))
 
 
 def test_to_hold_a_running_job_is_to_suspend_it_and_needs_that_permission(machine: Machine) -> None:

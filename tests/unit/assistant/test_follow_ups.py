@@ -470,3 +470,171 @@ def test_it_is_the_job_of_the_last_order_and_no_guess_in_a_conversation() -> Non
     with pytest.raises(Unread):
         said("order resume", "jobs=@it", state=asked)
     assert said("order resume", "jobs=@it", state=State()) == Order("release")
+
+
+CANCELLED = State((12,), about="job", order=Order("cancel", jobs=("train",)))
+
+
+@pytest.mark.parametrize(
+    ("state", "order"),
+    [
+        (CANCELLED, Order("retry", jobs=(12,))),
+        (State(group="nightly", order=Order("pause", group="nightly")),
+         Order("resume", group="nightly")),
+        (State(order=Order("drain", devices=(3,))), Order("undrain", devices=(3,))),
+        (State(order=Order("edit", jobs=(7,))), Order("undo")),
+        (State(), Order("undo")),
+    ],
+)  # fmt: skip
+def test_an_order_is_taken_back_by_its_opposite_and_a_clean_up_by_undo(
+    state: State, order: Order
+) -> None:
+    assert said("order undo", state=state) == order
+
+
+def test_a_user_who_is_pointed_to_may_be_that_of_the_last_order() -> None:
+    booked = Order("book", user="lea", devices=(1,))
+    state = State(order=booked)
+    made = said("order book", "user=@it", state=state, gpus="2", until="18:00")
+    assert isinstance(made, Order) and made.user == "lea" and made.devices == (2,)
+
+
+@pytest.mark.parametrize(
+    ("letters", "begin"),
+    [("tonight", "2026-11-25 20:00"), ("demain matin", "2026-11-26 08:00"),
+     ("Sonntag", "2026-11-29 08:00"), ("2300", "2026-11-25 23:00"),
+     ("nine forty", "2026-11-25 09:40")],
+)  # fmt: skip
+def test_a_job_begins_on_a_day_without_a_clock_or_at_a_time_without_a_mark(
+    letters: str, begin: str
+) -> None:
+    made = said("order edit", state=State(), jobs="7", begin=letters)
+    assert made == Order("edit", jobs=(7,), options={"begin": begin})
+
+
+def test_a_day_whose_morning_is_past_is_not_the_next_one() -> None:
+    with pytest.raises(Unread):
+        said("order edit", state=State(), jobs="7", begin="heute")
+
+
+@pytest.mark.parametrize("head", ["order edit", "order retry"])
+def test_a_job_is_changed_or_run_again_on_a_gpu_or_a_model(head: str) -> None:
+    for letters, wanted in (("2", "GPU 2"), ("trois", "GPU 3"), ("4080", "4080")):
+        made = said(head, state=State(), jobs="7", gpus=letters)
+        assert made == Order(head.split()[1], jobs=(7,), options={"gpu_type": wanted})
+    for letters in ("andere", "2 and 3"):
+        with pytest.raises(Unread):
+            said(head, state=State(), jobs="7", gpus=letters)
+
+
+def test_a_process_is_ended_by_its_name_and_the_gpu_that_it_uses() -> None:
+    made = said("order kill", state=State(), pid="python", gpus="5")
+    assert made == Order("kill", devices=(5,), text="python")
+    assert said("order kill", state=State(), gpus="5") == Order("kill", devices=(5,))
+    assert said("order kill", state=State(), pid="4321") == Order("kill", number=4321)
+
+
+@pytest.mark.parametrize(
+    ("text", "head", "marks", "spans", "declined"),
+    [
+        ("limite toutes les cartes à 550 W", "order set", ("gpus=@all",),
+         {"setting": "limite", "value": "550 W"}, "order power"),
+        ("cap gpu 5 at 500W", "order set", (), {"gpus": "5", "value": "500W"}, "order power"),
+        ("bob: zwei jobs gleichzeitig", "order limit", (), {"user": "bob", "number": "zwei"},
+         "order limits"),
+    ],
+)  # fmt: skip
+def test_what_another_command_sets_is_refused_with_that_command(
+    text: str, head: str, marks: tuple[str, ...], spans: dict[str, str], declined: str
+) -> None:
+    reader = cast(Reader, _Labelled(head, *marks, spans=spans))
+    assert understand(text, KNOWN, State(), NOW, reader).declined == declined
+
+
+@pytest.mark.parametrize(
+    ("text", "head", "marks", "spans", "problem"),
+    [
+        ("extend 14 by 2h", "order edit", ("change=more",), {"jobs": "14", "timeout": "2h"},
+         "change"),
+        ("again 14 with batch 8", "order retry", (), {"jobs": "14", "value": "batch 8"},
+         "arguments"),
+        ("idioma castellano", "order set", (),
+         {"setting": "idioma", "value": "castellano"}, "setting"),
+    ],
+)  # fmt: skip
+def test_a_part_of_an_order_that_has_no_value_is_told_apart(
+    text: str, head: str, marks: tuple[str, ...], spans: dict[str, str], problem: str
+) -> None:
+    found = understand(
+        text, KNOWN, State(), NOW, cast(Reader, _Labelled(head, *marks, spans=spans))
+    )
+    assert found.request is None and found.refusal is not None
+    assert found.refusal.problem == problem
+
+
+def test_a_new_job_without_a_command_asks_for_it_and_keeps_what_was_said() -> None:
+    text = "queue a job on 2 gpus with 3h"
+    reader = cast(Reader, _Labelled("order submit", spans={"count": "2", "timeout": "3h"}))
+    found = understand(text, KNOWN, State(), NOW, reader)
+    options = {"gpus": "2", "timeout": "3h"}
+    assert found.refusal is not None and found.refusal.problem == "lacking"
+    assert found.begun == Order("submit", options=options) and found.request is None
+    then = cast(Reader, _Labelled("order submit", spans={"command": "python x.py"}))
+    last = State(order=found.begun)
+    made = understand("python x.py", KNOWN, last, NOW, then).request
+    assert made == Order("submit", command="python x.py", options=options)
+
+
+class _OfTwo:
+    """Read a sentence with two orders, and each of them, as their labels say."""
+
+    def __init__(self, plain: float, **each: _Labelled) -> None:
+        self.plain, self.each = plain, {name.replace("_", " "): one for name, one in each.items()}
+
+    def read(self, request: str, before: str = "") -> Reading:
+        found = self.each.get(request)
+        if found is not None:
+            return found.read(request, before)
+        whole = _Labelled("order cancel", spans={}, plain=self.plain).read(request)
+        return whole._replace(second="order pause")
+
+
+@pytest.mark.parametrize(
+    ("plain", "second", "rest"),
+    [(1.0, "hold 16", "hold 16"), (0.9, "hold 16", ""), (1.0, "never hold 16", "")],
+)
+def test_of_two_orders_the_first_is_proposed_if_both_are_clear(
+    plain: float, second: str, rest: str
+) -> None:
+    reader = _OfTwo(
+        plain, cancel_15=_Labelled("order cancel", spans={"jobs": "15"}),
+        hold_16=_Labelled("order pause", spans={"jobs": "16"}),
+        never_hold_16=_Labelled("order pause", spans={"jobs": "16"}, plain=0.9),
+    )  # fmt: skip
+    found = understand(f"cancel 15 and {second}", KNOWN, State(), NOW, cast(Reader, reader))
+    if rest:
+        assert found.request == Order("cancel", jobs=(15,)) and found.rest == rest
+    else:
+        assert found.request is None and found.refusal is not None
+        assert found.refusal.problem == "several"
+
+
+def test_the_pieces_of_a_time_are_one_and_those_of_a_delay_stay() -> None:
+    text = "book gpu 2 el miércoles de 8 hasta 16"
+    for field, wanted in (("from", ["el miércoles de 8"]), ("at", ["el", "miércoles de 8"])):
+        spans = ((field, "el"), (field, "miércoles de 8"))
+        at = tuple((text.index(one), text.index(one) + len(one)) for _, one in spans)
+        found = completed(text, reading("order book", spans=spans)._replace(places=at), KNOWN)
+        assert [letters for name, letters in found.spans if name == field] == wanted
+
+
+def test_an_order_for_the_queue_or_a_group_is_proposed_and_asks_nothing_back() -> None:
+    for text, marks, spans, order in (
+        ("pause the queue", ("queue=yes",), {}, Order("pause")),
+        ("limit nightly to 2", (), {"group": "nightly", "number": "2"},
+         Order("limit", group="nightly", number=2)),
+    ):  # fmt: skip
+        head = f"order {order.verb}"
+        unsure = _Labelled(head, *marks, spans=cast(dict[str, str], spans), certainty=0.3)
+        found = understand(f"{text} now", KNOWN, State(), NOW, cast(Reader, unsure))
+        assert found.request == order

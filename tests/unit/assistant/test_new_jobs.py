@@ -58,6 +58,7 @@ SUBMITTED = {
     "soll erst nach Job 10 loslaufen": (
         "torchrun train.py --config moe.yaml",
         {"gpus": "2", "timeout": "6h", "name": "moe-smoke", "after": "10"}),
+    "run python eval.py tonight": ("python eval.py", {"begin": "2026-11-25 20:00"}),
     "run python a.py on gpu 3": ("python a.py", {"gpus": "1", "gpu_type": "GPU 3"}),
     'can you start python train.py --name "my run" at 8pm?': (
         'python train.py --name "my run"', {"begin": "2026-11-25 20:00"}),
@@ -76,7 +77,6 @@ def test_what_is_said_about_a_new_job_is_an_option(
     "request_text",
     [
         "queue up sh run.sh once job 3 fails",
-        "run python eval.py tonight",
         "run python a.py on gpus 3 and 4",
         "run python train.py and then python eval.py",
         "run python train.py && python eval.py",
