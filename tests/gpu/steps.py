@@ -45,7 +45,7 @@ def _bench(name: str, *arguments: str) -> tuple[str, ...]:
 _RIGHT = "attention: right on the GPU"
 
 STEPS: tuple[Step, ...] = (
-    _tests("hopper-forward", _RIGHT, 100, "half", ("test_hopper_forward",), workers=8),
+    _tests("hopper-forward", _RIGHT, 200, "half", ("test_hopper_forward",), workers=8),
     _tests("hopper-backward", _RIGHT, 120, "half", ("test_hopper_backward",), workers=8),
     _tests("portable", _RIGHT, 120, "half", ("test_portable_attention",), "not memory", 8),
     _tests("turing", _RIGHT, 90, "half", ("test_turing_gpu",), workers=4),

@@ -16,6 +16,7 @@ if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0)
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 
 from gpudeck.accel.attention.kernels.decoding import latent
+from gpudeck.accel.attention.kernels.decoding.plan import attend
 from gpudeck.accel.attention.kernels.hopper import forward_wide
 from gpudeck.accel.attention.kernels.hopper.forward import forward
 
@@ -270,8 +271,8 @@ def test_long_and_many():
 def test_latent_keys_in_one_query(monkeypatch, batch, heads, keys, dtype):
     """MLA: right against float64, the same bits every time, and blind to what lies behind."""
     ran = []
-    attend = latent.attend
-    monkeypatch.setattr(latent, "attend", lambda *given: (ran.append(1), attend(*given)))
+    compute = latent.attend
+    monkeypatch.setattr(latent, "attend", lambda *given: (ran.append(1), compute(*given)))
     q = torch.randn(batch, 1, heads, 576, device="cuda").to(dtype).transpose(1, 2)
     room = torch.full((batch, 1, keys + 70, 576), math.nan, dtype=dtype, device="cuda")
     room[:, :, :keys] = torch.randn(batch, 1, keys, 576, device="cuda")
