@@ -36,7 +36,8 @@ def describe_rows(file: str, counts: Callable[[Row], bool]) -> str:
     found = [row for row in rows(file) if counts(row)]
     days = sorted({day for row in found if (day := row.get("date", "")[:10])})
     when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "undated"
-    devices = ", ".join(sorted({row["device"].removeprefix("NVIDIA ") for row in found}))
+    names = {row["device"].removeprefix("NVIDIA ").removesuffix(" 80GB HBM3") for row in found}
+    devices = ", ".join(sorted(names))
     now = digest_sources(*SOURCES[file])
     old = any(row.get("code") != now for row in found)
     beside = ", shared host" if any(row.get("beside") for row in found) else ""

@@ -99,7 +99,8 @@ def _tuned(triton: str, kind: str, *, short: bool = False) -> list[Figure]:
     with one Triton. Gradients are called one by one.
     """
     measured = [words for name, words in _KINDS.items() if by.linear_tuned("graph", name, triton)]
-    words, found = _KINDS.get(kind, ", ".join(measured)), []
+    every = "all six kinds" if len(measured) == len(_KINDS) else ", ".join(measured)
+    words, found = _KINDS.get(kind, every), []
     for way, how in (("graph", "as CUDA graphs"), ("forward", "called one by one")):
         forward = partial(by.linear_tuned, way, kind, triton)
         backward = partial(by.linear_tuned, "backward", kind, triton)
@@ -152,8 +153,8 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
             for ours, words in (("ours", "the kernel alone"),
                                 ("ours with pre-pass", "rounding included"))
         ),
-        _column("decoding, keys and values in bf16", _PEERS, "attention_decoding",
-                "speed_beside_best_peer", "model", "batch", "keys", "queries",
+        _column("decoding, keys and values in bf16", f"{_PEERS}, FlashMLA",
+                "attention_decoding", "speed_beside_best_peer", "model", "batch", "keys", "queries",
                 cache="bf16", implementation="ours"),
     ),
     "products": (
@@ -199,9 +200,9 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
                "the layer in bf16, compiled or not", "fp8_engine", by.transformer_layers),
     ),
     "linear attention": (
-        *_tuned(by.TRITON, "", short=True),
+        *_tuned(by.TRITON, ""),
         *(figure for kind in _KINDS for figure in _tuned(by.TRITON, kind)),
-        *_tuned(by.NEWER_TRITON, ""),
+        *_tuned(by.NEWER_TRITON, "", short=True),
         *(figure for kind in _KINDS for figure in _tuned(by.NEWER_TRITON, kind)),
         *(
             _ways(f"linear attention: {words}", "fla-core, briefly tuned", "linear_attention",
