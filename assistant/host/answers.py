@@ -169,12 +169,33 @@ def _answer_request(ask: Ask, context: AnswerContext) -> Answer:
     answer = _respond(_Asked(ask, understood, tools, context, second))
     if second is not None and second.request is None:
         answer = msgspec.structs.replace(answer, text=f"{answer.text}\n\n{_unread(second, said)}")
-    state = answer.state or msgspec.structs.replace(ask.state, language=said.language)
+    state = answer.state or _refused_state(understood.about, ask.state, tools)
+    if understood.declined == "talk no":  # what was begun is not gone on with
+        state = msgspec.structs.replace(state, order=None)
     state = msgspec.structs.replace(state, before=understood.before or ask.state.before)
     by = _CHOSEN if ask.meant is not None else _EXACT if understood.exact else _READ
     if second is not None and second.request is not None:
         by = f"model {second.model}"
     return msgspec.structs.replace(answer, call=understood.request, routed=by, state=state)
+
+
+def _refused_state(about: Query | None, before: State, tools: ToolContext) -> State:
+    """Return what a conversation is about after a request that was not answered.
+
+    Args:
+        about: The jobs or GPUs that the request names.
+        before: What the conversation was about until then.
+        tools: Where the jobs are looked up.
+    """
+    state = msgspec.structs.replace(before, language=tools.words.language)
+    if about is None:
+        return state
+    try:
+        jobs = _jobs_of(execute(tools.daemon, about)) if about.subject == "jobs" else ()
+    except UserError:  # no such job exists, so `it` is none
+        jobs = ()
+    kind = "job" if jobs else "device" if about.devices else ""
+    return State(jobs, about.devices, None, kind, state.language, about.group)
 
 
 def _unread(second: Arbitration, said: Words) -> str:
@@ -248,6 +269,8 @@ def _respond(asked: _Asked) -> Answer:
         state = None
         if isinstance(request, Order):
             jobs = tuple(job for job in request.jobs if isinstance(job, int))
+            if not jobs:
+                jobs = _refused_state(understood.about, asked.ask.state, asked.tools).jobs
             state = _state_of(request, jobs, request.devices, said)
         return Answer(_error_text(e, said), "template", request.role, state=state)
 
@@ -371,16 +394,12 @@ def _understood(asked: _Asked, text: str) -> str:
     if understood.unread:
         parts.append(help_texts.left_out(understood.unread, said))
     parts += help_texts.without(understood.left, said)
-    if understood.rest:
-        later = "I propose one order at a time. When this one is decided, say: {words}."
-        parts.append(said.text(later, words=help_texts.quoted((understood.rest,))))
     return "\n\n".join([text, *parts])
 
 
 def _state(asked: _Asked, query: Query, rows: Rows) -> State:
     """Return what the conversation is about after an answer."""
-    jobs = tuple(int(row.key[3:]) for row in rows.rows if row.key[3:].isdecimal()
-                 and row.key.startswith("job"))  # fmt: skip
+    jobs = _jobs_of(rows)
     devices = query.devices
     if rows.subject == "devices" and not devices:
         best = [row for row in rows.rows if row.key == rows.best] if rows.best else []
@@ -392,6 +411,12 @@ def _state(asked: _Asked, query: Query, rows: Rows) -> State:
     if devices == before.devices:
         earlier = before.earlier
     return State(jobs, devices, query, about, asked.words.language, query.group, None, earlier)
+
+
+def _jobs_of(rows: Rows) -> tuple[int, ...]:
+    """Return the numbers of the jobs that rows are about."""
+    keys = (row.key.removeprefix("job") for row in rows.rows if row.key.startswith("job"))
+    return tuple(int(key) for key in keys if key.isdecimal())
 
 
 def _write_report(material: Material, context: AnswerContext, said: Words) -> Answer:

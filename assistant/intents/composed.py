@@ -160,23 +160,6 @@ def _amends(request: Request, last: Order | None) -> bool:
     )  # fmt: skip
 
 
-_OPPOSITES = {"cancel": "retry", "hold": "release", "suspend": "release", "release": "hold",
-              "pause": "resume", "resume": "pause", "drain": "undrain", "undrain": "drain",
-              "book": "unbook"}  # fmt: skip
-"""The orders that take others back."""
-
-
-def _taking_back(last: Order, state: State) -> Order:
-    """Return the order that takes the last one back; only a clean-up has an undo of its own.
-
-    Whoever plans it says so if the last one was never carried out.
-    """
-    jobs = state.jobs or last.jobs
-    verb = _OPPOSITES[last.verb]
-    return Order(verb, jobs=jobs, states=() if jobs else last.states, group=last.group,
-                 devices=last.devices, user=last.user)  # fmt: skip
-
-
 def completing(request: Request, state: State) -> Request:
     """Return an order with what it leaves out as in the order before it, if that was of its kind.
 
@@ -184,8 +167,6 @@ def completing(request: Request, state: State) -> Request:
     A GPU that the last booking has is all that is left of it; another one is added to it.
     """
     last = state.order
-    if request == Order("undo") and last is not None and last.verb in _OPPOSITES:
-        return _taking_back(last, state)
     if _amends(request, last):
         assert isinstance(request, Order) and last is not None
         return replace(last, options=last.options | request.options)

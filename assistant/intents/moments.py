@@ -84,8 +84,8 @@ _PAST_HOUR = {"halb": -30, "dreiviertel": -15, "viertel": -45, "half": 30, "demi
 
 
 _HOUR_AND_MINUTE = re.compile(r"\b(\d{1,2}) ([1-5]\d)\b")
-_FOUR_DIGITS = re.compile(r"(?<![\w-])([01]\d|2[0-3])([0-5]\d)(?![\w-])")
-"""A time of the clock without a mark, such as `2300`."""
+_FOUR_DIGITS = re.compile(r"(?<![\w-])(?!19|20)([01]\d|2[0-3])([0-5]\d)(?=\s*(?:h|uhr|$))")
+"""A time of the clock without a mark, such as `2300`; no year, and no count of something."""
 
 
 def is_to_come(text: str, now: float) -> bool:

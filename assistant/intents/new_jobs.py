@@ -51,7 +51,8 @@ def new_job(
     if doubt is not None and (doubt.words or not left):
         return doubt
     if not (commands or job.command or job.workload):
-        return order  # whoever plans it asks for the command
+        timed = read_time(tokens(rest), now) is not None
+        return Refusal("time") if timed else order  # the person is asked for its command
     clear = found.chance * found.certainty >= thresholds.CLEAR
     sure = clear and found.plain >= thresholds.NEW_JOB
     if left or not sure or [_bare(job.command)] != [*map(_bare, commands)]:

@@ -164,7 +164,7 @@ class Orders(Values):
         if not field or not self.letters(field):
             return None
         digits = re.findall(r"\d+", self.letters(field)[0])
-        if verb == "kill" and not digits:
+        if verb == "kill" and not re.fullmatch(r"(?i)(?:pid\W*)?\d+", self.letters(field)[0]):
             return None  # the name of the process
         return int(digits[0]) if len(digits) == 1 else self.number(field)
 

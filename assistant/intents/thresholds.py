@@ -16,6 +16,8 @@ DOUBTFUL = 0.7
 """The same for what is none of the program's business."""
 ALONE = 0.4
 """From this probability on a question is answered if nothing else can be meant."""
+GUESSED = 0.6
+"""From this probability on a question that may be another one is answered, with how it was read."""
 CLEAR = 0.35
 """From this probability of a request as a whole on it is answered without asking back."""
 LONE_ORDER = 0.6

@@ -28,6 +28,7 @@ from gpudeck.assistant.intents.thresholds import (
     CERTAIN,
     CLEAR,
     DOUBTFUL,
+    GUESSED,
     HARDLY,
     LEAST,
     LIKELY,
@@ -64,6 +65,8 @@ _LACKING: dict[tuple[str, str], guards.Problem] = {
     ("order set", "setting"): "setting",
 }  # fmt: skip
 """Why an order is refused that lacks a value for a field."""
+_TARGETS = frozenset({"jobs", "group", "gpus"})
+"""Fields of what a request is about."""
 
 
 class Understood(NamedTuple):
@@ -94,10 +97,10 @@ class Understood(NamedTuple):
     """The request is, word by word, an exact form of its order."""
     before: str = ""
     """The request with its meaning, as the reader gets them with the next one; none of talk."""
-    rest: str = ""
-    """The words of a second order, which is for later: one is proposed at a time."""
     begun: Order | None = None
     """A refused order that the next request may complete."""
+    about: Query | None = None
+    """The jobs or GPUs that an order or a refused request names, which the next one may mean."""
 
 
 def understand(request: str, known: Known, state: State, now: float, reader: Reader) -> Understood:
@@ -122,7 +125,8 @@ def understand(request: str, known: Known, state: State, now: float, reader: Rea
         found = Understood(None, reads.language, declined="forbidden")
     else:
         found = reads.read()
-    return found._replace(before=reads.described())
+    about = None if isinstance(found.request, Query) else reads.named()
+    return found._replace(before=reads.described(), about=about)
 
 
 def is_unclear(found: Understood) -> bool:
@@ -141,7 +145,7 @@ def understand_as(
     reads = _Interpreter(request, known, state, now, reader)
     found = Understood(meant, reads.language, guessed=True)
     if isinstance(meant, Order):
-        found = reads.ordered(meant)
+        found = reads.ordered(meant)._replace(about=reads.named())
     return found._replace(before=reads.described())
 
 
@@ -172,6 +176,24 @@ class _Interpreter:
         if found.head.startswith("talk"):
             return ""
         return described(found.head, found.marks, (field for field, _ in found.spans), self.request)
+
+    def named(self) -> Query | None:
+        """Return a question about the jobs, the group or the GPUs that a request names."""
+        found = self.found
+        spans = [(span, place) for span, place in zip(found.spans, found.places, strict=True)
+                 if span[0] in _TARGETS]  # fmt: skip
+        if not spans:
+            return None
+        of_jobs = any(field != "gpus" for (field, _), _ in spans)
+        bare = found._replace(
+            heads=((f"ask {'jobs' if of_jobs else 'gpus'}", 1.0),), marks=frozenset(), second="",
+            spans=tuple(span for span, _ in spans), places=tuple(place for _, place in spans),
+        )  # fmt: skip
+        try:
+            asked = self._made(bare)[0].request
+        except (Unread, UserError, ValueError, KeyError):
+            return None
+        return replace(asked, time=None) if isinstance(asked, Query) else None
 
     def read(self) -> Understood:
         """Return what the encoder reads, as far as no guard is against it."""
@@ -211,6 +233,9 @@ class _Interpreter:
         ordered = found.head.startswith("order") and found.head not in _SHOWN
         if alone and isinstance(best.request, Query) and not ordered:
             # An answer changes nothing, and says how the question was read.
+            return self._decided(found, best)._replace(guessed=True)
+        likely = best.head == found.head and found.chance >= GUESSED
+        if likely and all(isinstance(one.request, Query) for one in composed):
             return self._decided(found, best)._replace(guessed=True)
         offered = self._offered(found, [one.request for one in composed])
         chances = dict(found.heads)
@@ -406,8 +431,6 @@ class _Interpreter:
             first, second = (self._side(side) for side in sides)
             if first is None or second is None or first.head != found.head:
                 continue
-            if isinstance(first.request, Order) and (one := self._one_of_two(found, *sides)):
-                return one
             if isinstance(first.request, Query) and isinstance(second.request, Query):
                 also = (*first.also, _about_the_same(first.request, second.request), *second.also)
                 return Understood(first.request, self.language, also,
@@ -415,20 +438,6 @@ class _Interpreter:
                                   left=(*first.left, *second.left))  # fmt: skip
             return Understood(None, self.language, refusal=Refusal("several", (cut[0].strip(),)))
         return self._undivided(found)
-
-    def _one_of_two(self, found: Reading, first: str, second: str) -> Understood | None:
-        """Return the first of two orders if each is clear by itself, and the other is for later."""
-        if found.plain < PLAIN:
-            return None
-        one = self._reads(first, self.state).read()
-        if not isinstance(one.request, Order) or one.plan or one.rest:
-            return None
-        jobs = tuple(job for job in one.request.jobs if isinstance(job, int))
-        then = replace(self.state, jobs=jobs or self.state.jobs, order=one.request)
-        other = self._reads(second, then).read()
-        if not isinstance(other.request, Order) or other.plan or other.rest:
-            return None
-        return one._replace(rest=second.strip())
 
     def _undivided(self, found: Reading) -> Understood | None:
         """Return two questions that no word parts, which share what the request says."""
@@ -446,12 +455,9 @@ class _Interpreter:
         return Understood(first.request, self.language, also, first.resolved, left=left)
 
     def _side(self, text: str) -> Composed | None:
-        side = self._reads(text, self.state)
+        side = _Interpreter(text, self.known, self.state, self.now, self.reader)
         composed, _ = side._composed(side.found)
         return composed[0] if composed else None
-
-    def _reads(self, text: str, state: State) -> _Interpreter:
-        return _Interpreter(text, self.known, state, self.now, self.reader)
 
 
 def _continuing(order: Order, last: Order | None) -> Order:

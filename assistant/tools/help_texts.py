@@ -28,8 +28,8 @@ _PROBLEMS = {
     "terminal, `at` does it: echo 'gpudeck cancel 7' | at 20:00.",
     "several": "I carry out one order at a time, and this reads like several: {words}.",
     "target": "I do not know which job or GPU you mean. Name it, for example by its number.",
-    "lacking": "What shall the new job run? Write its command, for example: python train.py. Its "
-    "card will show what I have kept of the rest.",
+    "lacking": "What shall the new job run? Write its command, for example: python train.py. The "
+    "card will show the options that I have kept.",
     "arguments": "I do not know which argument of the command {words} is. Give it as the command "
     "takes it, for example: run job 12 again with --seed 42.",
     "setting": "I know no setting that is called {words}. In a terminal, `gpudeck settings` lists "

@@ -26,7 +26,11 @@ def cancel(context: ToolContext, order: Order) -> PlannedAction:
     words, jobs = context.words, targets(context, order)
     if len(jobs) == 1 and not jobs[0].active:
         raise UserError(
-            words.text("{job} has ended already: {state}", job=title(jobs[0]), state=jobs[0].status)
+            words.text(
+                "{job} has ended already: {state}",
+                job=title(jobs[0]),
+                state=words.text(jobs[0].status),
+            )
         )
     active = [job for job in jobs if job.active]
     if not active:
@@ -134,7 +138,7 @@ def _waiting(context: ToolContext, order: Order) -> list[Job]:
                 context.words.text(
                     "{job} is {state}: only jobs that wait can be changed so",
                     job=title(job),
-                    state=job.status,
+                    state=context.words.text(job.status),
                 )
             )
     return jobs
@@ -156,12 +160,11 @@ def hold(context: ToolContext, order: Order) -> PlannedAction:
         return bring_back(context, named)
     without = next((job for job in named if isinstance(job.state, Running)), None)
     if held and len(named) == 1 and without is not None:
-        text = (
-            "{job} runs without a GPU of this machine, so nothing is there to take it off, and "
-            "it cannot be held. It can be cancelled, and run again later: {command}"
-        )
-        again = f"gpudeck retry {without.id}"
-        raise UserError(words.text(text, job=title(without), command=again))
+        raise UserError(words.text(
+            "{job} holds no GPU of this machine, so it cannot be suspended or held. It can be "
+            "cancelled, and run again later: {command}",
+            job=title(without), command=f"gpudeck retry {without.id}",
+        ))  # fmt: skip
     found = _waiting(context, order)
     jobs = [job for job in found if job.spec.hold != held]
     if not jobs:

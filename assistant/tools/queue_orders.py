@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -178,18 +179,24 @@ def _process(context: ToolContext, order: Order) -> Process:
         for process in detail.processes
         if (pid is None or process.pid == pid)
         and (not order.devices or detail.device in on)
-        and name in process.name.casefold()
+        and (not name or _is_called(process.name, name))
     }
     if not found and pid is not None:
         raise NotFound(words.text(_NO_GPU, pid=pid))
     if not found:
-        raise NotFound(words.text("no such process uses a GPU. To list those that do: gpudeck "
-                                  "processes"))  # fmt: skip
+        raise NotFound(words.text("no such process uses a GPU. To list the processes on the "
+                                  "GPUs: gpudeck processes"))  # fmt: skip
     if len(found) > 1:
         listed = (f"{one.pid} ({phrases.plain(one.name, 60)})" for one in found.values())
         raise UserError(words.text("name one of these processes by its PID: {processes}",
                                    processes=", ".join(listed)))  # fmt: skip
     return next(iter(found.values()))
+
+
+def _is_called(name: str, wanted: str) -> bool:
+    """Return whether a process has a word for its name; `python` is `python3.11`, too."""
+    pattern = rf"(?<![\w-]){re.escape(wanted)}(?![^\W\d]|-)"
+    return re.search(pattern, name.casefold()) is not None
 
 
 def kill(context: ToolContext, order: Order) -> PlannedAction:

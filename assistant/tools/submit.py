@@ -78,7 +78,9 @@ def retry(context: ToolContext, order: Order) -> PlannedAction:
     if active := [job for job in jobs if job.active]:
         raise UserError(
             words.text(
-                "{job} has not ended: it is {state}", job=title(active[0]), state=active[0].status
+                "{job} has not ended: it is {state}",
+                job=title(active[0]),
+                state=words.text(active[0].status),
             )
         )
     options = job_options.read(context, order)

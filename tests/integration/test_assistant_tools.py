@@ -308,6 +308,33 @@ def test_an_action_that_cannot_be_done_is_answered_in_one_line(
     assert answer.proposal is None and "\n" not in answer.text
 
 
+@pytest.mark.parametrize(
+    "refused", ["retry job {holder}", "cancel job {holder} if it gets too hot"]
+)
+def test_a_refused_order_is_what_the_next_request_is_about(
+    assistant: Assistant, world: dict[str, int], refused: str
+) -> None:
+    about = State(jobs=(world["broken"],), about="job")
+    answer = assistant.ask(refused.format(**world), state=about)
+    assert answer.proposal is None
+    assert answer.state is not None and answer.state.jobs == (world["holder"],)
+
+
+def test_a_job_that_does_not_exist_leaves_none_to_point_to(
+    assistant: Assistant, world: dict[str, int]
+) -> None:
+    about = State(jobs=(world["broken"],), about="job")
+    answer = assistant.ask("cancel job 98765", state=about)
+    assert answer.proposal is None
+    assert answer.state is not None and answer.state.jobs in ((), (98765,))
+
+
+def test_what_was_begun_is_not_gone_on_with_after_a_no(assistant: Assistant) -> None:
+    begun = State(order=Order("submit", options={"gpus": "4"}))
+    answer = assistant.ask("never mind", state=begun)
+    assert answer.state is not None and answer.state.order is None
+
+
 def test_a_job_gets_no_gpu_that_is_not_there(shared: Client, world: dict[str, int]) -> None:
     options = {"gpu_type": "GPU 11"}
     for verb, name in (("edit", "first"), ("retry", "train")):

@@ -472,26 +472,6 @@ def test_it_is_the_job_of_the_last_order_and_no_guess_in_a_conversation() -> Non
     assert said("order resume", "jobs=@it", state=State()) == Order("release")
 
 
-CANCELLED = State((12,), about="job", order=Order("cancel", jobs=("train",)))
-
-
-@pytest.mark.parametrize(
-    ("state", "order"),
-    [
-        (CANCELLED, Order("retry", jobs=(12,))),
-        (State(group="nightly", order=Order("pause", group="nightly")),
-         Order("resume", group="nightly")),
-        (State(order=Order("drain", devices=(3,))), Order("undrain", devices=(3,))),
-        (State(order=Order("edit", jobs=(7,))), Order("undo")),
-        (State(), Order("undo")),
-    ],
-)  # fmt: skip
-def test_an_order_is_taken_back_by_its_opposite_and_a_clean_up_by_undo(
-    state: State, order: Order
-) -> None:
-    assert said("order undo", state=state) == order
-
-
 def test_a_user_who_is_pointed_to_may_be_that_of_the_last_order() -> None:
     booked = Order("book", user="lea", devices=(1,))
     state = State(order=booked)
@@ -585,38 +565,20 @@ def test_a_new_job_without_a_command_asks_for_it_and_keeps_what_was_said() -> No
     assert made == Order("submit", command="python x.py", options=options)
 
 
-class _OfTwo:
-    """Read a sentence with two orders, and each of them, as their labels say."""
-
-    def __init__(self, plain: float, **each: _Labelled) -> None:
-        self.plain, self.each = plain, {name.replace("_", " "): one for name, one in each.items()}
-
-    def read(self, request: str, before: str = "") -> Reading:
-        found = self.each.get(request)
-        if found is not None:
-            return found.read(request, before)
-        whole = _Labelled("order cancel", spans={}, plain=self.plain).read(request)
-        return whole._replace(second="order pause")
+@pytest.mark.parametrize("letters", ["dezember 2026", "tomorrow 2026", "1000 steps", "2026"])
+def test_a_year_or_a_count_is_no_time(letters: str) -> None:
+    with pytest.raises(ValueError, match=letters):
+        moment_of(letters, NOW)
 
 
-@pytest.mark.parametrize(
-    ("plain", "second", "rest"),
-    [(1.0, "hold 16", "hold 16"), (0.9, "hold 16", ""), (1.0, "never hold 16", "")],
-)
-def test_of_two_orders_the_first_is_proposed_if_both_are_clear(
-    plain: float, second: str, rest: str
-) -> None:
-    reader = _OfTwo(
-        plain, cancel_15=_Labelled("order cancel", spans={"jobs": "15"}),
-        hold_16=_Labelled("order pause", spans={"jobs": "16"}),
-        never_hold_16=_Labelled("order pause", spans={"jobs": "16"}, plain=0.9),
-    )  # fmt: skip
-    found = understand(f"cancel 15 and {second}", KNOWN, State(), NOW, cast(Reader, reader))
-    if rest:
-        assert found.request == Order("cancel", jobs=(15,)) and found.rest == rest
-    else:
-        assert found.request is None and found.refusal is not None
-        assert found.refusal.problem == "several"
+@pytest.mark.parametrize(("letters", "number"), [("pid 4711", 4711), ("4711", 4711)])
+def test_a_process_is_named_by_its_pid(letters: str, number: int) -> None:
+    assert said("order kill", state=State(), pid=letters) == Order("kill", number=number)
+
+
+def test_digits_in_the_name_of_a_process_are_no_pid() -> None:
+    made = said("order kill", state=State(), pid="ollama2", gpus="1")
+    assert made == Order("kill", text="ollama2", devices=(1,))
 
 
 def test_the_pieces_of_a_time_are_one_and_those_of_a_delay_stay() -> None:

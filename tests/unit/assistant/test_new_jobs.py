@@ -16,7 +16,8 @@ from gpudeck.assistant.tools.submit import with_flags
 NOW = datetime(2026, 11, 25, 9, 30).timestamp()
 KNOWN = Known(("train", "eval", "finetune"), ("nightly",))
 NOTHING = State()
-TWO_RUN = State((4, 5), (), Query("jobs", states=("running",)), "job")
+TWO_RUN = State((4, 5), (), Query("jobs", states=("running",)), "job",
+                before="ask jobs states=running: what is running")  # fmt: skip
 
 
 def read(request: str, state: State = NOTHING) -> Understood:

@@ -263,7 +263,8 @@ def test_no_request_takes_long_to_read(piece: str) -> None:
 
 # ---- conversation
 
-TWO_RUN = State((12, 15), (), Query("jobs", states=("running",)), "job")
+TWO_RUN = State((12, 15), (), Query("jobs", states=("running",)), "job",
+                before="ask jobs states=running: what is running")  # fmt: skip
 
 
 @pytest.mark.parametrize("request_text", ["cancel it", "brich ihn ab", "annule-le", "cancélalo"])
