@@ -38,9 +38,9 @@ _BLANK = 3
 class Settings(NamedTuple):
     """Say how a reader is trained."""
 
-    passes: int = 23
+    passes: int = 20
     """Passes over the requests of people."""
-    rate: float = 6e-4
+    rate: float = 7.5e-4
     """The highest learning rate, which is that of the last layer."""
     decay: float = 0.9
     """The learning rate of a layer, compared with the one above it."""
@@ -58,7 +58,7 @@ class Settings(NamedTuple):
     """The weight of the difference between two readings of a request (R-Drop, Liang 2021)."""
     taught: float = 0.8
     """The share of the loss beside what the teachers say, if there are any (Hinton 2015)."""
-    batch: int = 128
+    batch: int = 256
     seed: int = 3
 
 

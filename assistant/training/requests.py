@@ -16,7 +16,7 @@ from gpudeck.assistant.reader.labels import described, head_of, marks_of, spans_
 
 HELD_OUT = {"free": (3, 9, 12, 19, 25, 33), "direct": (47, 50, 55, 65, 67),
             "new": (120, 121, 122, 123, 124, 125), "talks": (180, 181, 182, 183),
-            "people": (310, 325, 327, 332)}  # fmt: skip
+            "people": (310, 325, 327, 332), "newest": (531, 551, 571, 591, 599, 602)}  # fmt: skip
 """The profiles that nothing learns from, by their sets."""
 
 
