@@ -161,8 +161,8 @@ def hold(context: ToolContext, order: Order) -> PlannedAction:
     without = next((job for job in named if isinstance(job.state, Running)), None)
     if held and len(named) == 1 and without is not None:
         raise UserError(words.text(
-            "{job} holds no GPU of this machine, so it cannot be suspended or held. It can be "
-            "cancelled, and run again later: {command}",
+            "{job} does not use a GPU of this machine, so it cannot be suspended or held. It can "
+            "be cancelled, and run again later: {command}",
             job=title(without), command=f"gpudeck retry {without.id}",
         ))  # fmt: skip
     found = _waiting(context, order)
