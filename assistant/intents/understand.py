@@ -231,12 +231,14 @@ class _Interpreter:
         if best.head == found.head and found.chance >= enough and clear and not several:
             return self._decided(found, best)
         ordered = found.head.startswith("order") and found.head not in _SHOWN
-        if alone and isinstance(best.request, Query) and not ordered:
+        likely = (alone and not ordered) or (best.head == found.head and found.chance >= GUESSED)
+        if likely and all(isinstance(one.request, Query) for one in composed):
             # An answer changes nothing, and says how the question was read.
             return self._decided(found, best)._replace(guessed=True)
-        likely = best.head == found.head and found.chance >= GUESSED
-        if likely and all(isinstance(one.request, Query) for one in composed):
-            return self._decided(found, best)._replace(guessed=True)
+        return self._chosen_from(found, composed)
+
+    def _chosen_from(self, found: Reading, composed: list[Composed]) -> Understood:
+        """Return what the person may choose from, without orders that are hardly meant."""
         offered = self._offered(found, [one.request for one in composed])
         chances = dict(found.heads)
         unlikely = [one.request for one in composed
