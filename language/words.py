@@ -5,7 +5,7 @@ from __future__ import annotations
 import gettext
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, time
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -112,9 +112,17 @@ class Words:
         )
 
     def span(self, since: float, until: float, now: float) -> str:
-        """Return a span with its dates and the time zone, so that nobody has to guess it."""
+        """Return a span with its dates and the time zone, so that nobody has to guess it.
+
+        Whole days have their dates only.
+        """
         if since <= 0:
             return self.text("ever")
+        if _is_midnight(since) and _is_midnight(until):
+            first, last = self.date(since), self.date(until - 1)
+            if first == last:
+                return first
+            return self.text("{first_day} to {last_day}", first_day=first, last_day=last)
         short = until - since < _SHORT_S
         first, last = self.clock(since, short), self.clock(until, short)
         zone, later = _zone(since), _zone(until)
@@ -141,6 +149,10 @@ class Words:
         return self.text(
             "{date} at {clock} {zone}", date=self.date(at), clock=self.clock(at), zone=_zone(at)
         )
+
+
+def _is_midnight(at: float) -> bool:
+    return datetime.fromtimestamp(at).time() == time.min
 
 
 def _zone(at: float) -> str:

@@ -131,6 +131,8 @@ def _none(query: Query, rows: Rows, words: Words) -> str:
         return words.text("No job failed{when}.", when=when)
     if states and not query.where:
         return words.text("No job is {state}{when}.", state=words.listed(states[:1]), when=when)
+    if query == Query("jobs", time=query.time):
+        return words.text("There are no jobs{when}.", when=when)
     return words.text("There is no such job{when}.", when=when)
 
 

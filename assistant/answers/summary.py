@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from gpudeck.assistant.answers import answer
 from gpudeck.assistant.answers.notes import notes
 from gpudeck.assistant.answers.values import facts as facts_of
 from gpudeck.assistant.facts.fact import Fact
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Rows
+from gpudeck.language.numbers import capitalized
 from gpudeck.language.words import Words
 from gpudeck.scheduler.protocol.search import FAILED
 
@@ -35,15 +38,24 @@ def summary(
     found = [(each, run(each)) for each in asked]
     if query.jobs:
         found = [one for one in found if not one[0].measure or _known(one[1])]
-    texts = [answer(each, rows, words) for each, rows in found]
     facts = tuple(
         fact for each, rows in found for fact in facts_of(rows, words, notes(each, rows, words))
     )
     if query.jobs:
+        texts = [answer(each, rows, words) for each, rows in found]
         paragraphs = [part for text in texts for part in text.split("\n\n")]
         return "\n\n".join(dict.fromkeys(filter(None, paragraphs))), facts
-    lines = "\n".join(f"- {text.splitlines()[0]}" for text in texts[1:] if text)
-    return f"{texts[0]}\n\n{lines}", facts
+    when = f"**{capitalized(words.span(span.since, span.until, found[0][1].time))}**"
+    return "\n\n".join([when, *_told_once(found, words)]), facts
+
+
+def _told_once(found: list[tuple[Query, Rows]], words: Words) -> list[str]:
+    """Return what failed, and a list of the rest; the time is told before them, once."""
+    timeless = [(each, msgspec.structs.replace(rows, span=None)) for each, rows in found]
+    first, *texts = [answer(each, rows, words) for each, rows in timeless]
+    known = [text for text, (each, rows) in zip(texts, timeless[1:], strict=True)
+             if each.subject != "devices" or rows.total is not None]  # fmt: skip
+    return [first, "\n".join(f"- {text.splitlines()[0]}" for text in known if text)]
 
 
 def _known(rows: Rows) -> bool:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,7 @@ from gpudeck.assistant.engine.prompts import MAX_CHAT_CHARACTERS, chat_request
 from gpudeck.assistant.host_protocol import Chunk, CompletionRequest, Event, Waiting
 from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.query.request import Query
+from gpudeck.language.words import words
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.devices.processes import ProcessTable
 from gpudeck.scheduler.protocol import paths, settings
@@ -126,6 +128,15 @@ def test_a_report_on_a_job_says_how_it_ended(home) -> None:
     assert "It is done. It ran for " in answer.text
     assert "1 job failed or was lost" in Assistant().ask("did anything fail?").text
     assert f"Job {failed.id}" in Assistant().ask("what happened today?").text
+
+
+def test_a_summary_of_a_time_names_the_time_once(home) -> None:
+    yesterday = datetime.now() - timedelta(days=1)
+    text = Assistant().ask("what happened yesterday?").text
+    assert text.startswith(f"**{words('en').date(yesterday.timestamp())}**")
+    assert text.count(f" {yesterday.year}") == 1
+    assert "- There are no jobs." in text
+    assert "energy" not in text, "nothing was read yesterday"
 
 
 def test_a_job_that_does_not_exist(home) -> None:

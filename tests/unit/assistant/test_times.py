@@ -112,6 +112,13 @@ def test_the_answer_names_the_span_with_its_time_zone(berlin: None) -> None:
     assert words("de").span(since, until, until) == "1. Juli 2026, 14:00 bis 16:00 CEST"
 
 
+def test_whole_days_are_named_without_a_clock(berlin: None) -> None:
+    first, last, end = (datetime(2026, 10, day).timestamp() for day in (24, 25, 26))
+    assert words("en").span(last, end, end) == "25 October 2026"  # the day has 25 hours
+    assert words("fr").span(first, end, end) == "du 24 octobre 2026 au 25 octobre 2026"
+    assert words("en").span(first, end + 60, end).endswith("26 October 2026, 00:01 CEST/CET")
+
+
 def test_a_night_ends_in_the_morning() -> None:
     found = read_time(tokens("what ran last night"), datetime(2026, 11, 23, 6, 7).timestamp())
     begin, end = datetime(2026, 11, 22, 20), datetime(2026, 11, 23, 6)
