@@ -8,6 +8,8 @@ are there twice: as they are, for searching, and trained to read requests.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +24,8 @@ Array = npt.NDArray[np.float32]
 HEADS = 12
 LONGEST = 256
 """The most pieces of a text; the rest is left out."""
+_TOGETHER = 32
+"""Texts of the same length that are encoded at once."""
 _EPS = 1e-12
 
 
@@ -65,16 +69,38 @@ class Encoder:
         ids = np.array(found.ids[:LONGEST], np.intp)
         return Encoded(self.states(ids, trained), tuple(found.offsets[:LONGEST]))
 
+    def pooled(
+        self, texts: Sequence[str], pool: Callable[[Array], Array], trained: bool = False
+    ) -> Array:
+        """Return what `pool` makes of the states of each of many texts, [N, F].
+
+        Args:
+            texts: The texts, which begin as those of `encode`. Those of the same length are encoded
+                together, so that the states are those of `encode` within rounding.
+            pool: Makes one vector of states: [T, 384] -> [F].
+            trained: Use the upper layers that were trained to read requests.
+        """
+        ids = [self._tokenizer.encode(text).ids[:LONGEST] for text in texts]
+        alike: defaultdict[int, list[int]] = defaultdict(list)
+        for n, one in enumerate(ids):
+            alike[len(one)].append(n)
+        found: dict[int, Array] = {}
+        for numbers in alike.values():
+            for i in range(0, len(numbers), _TOGETHER):
+                part = numbers[i : i + _TOGETHER]
+                states = self.states(np.array([ids[n] for n in part], np.intp), trained)
+                found |= zip(part, map(pool, states), strict=True)
+        return np.array([found[n] for n in range(len(texts))])
+
     def vector(self, text: str) -> Array:
         """Return the mean of a text's states, of length one."""
-        mean: Array = self.encode(text).states.mean(axis=0)
-        mean /= max(float(np.linalg.norm(mean)), _EPS)
-        return mean
+        return mean_of(self.encode(text).states)
 
     def states(self, ids: npt.NDArray[np.intp], trained: bool = False) -> Array:
-        """Return the last states of pieces: [T] -> [T, 384]."""
+        """Return the last states of pieces of texts of one length: [..., T] -> [..., T, 384]."""
         w = self.weights
-        x = unpack(self._words[ids]) + w["pos"][: len(ids)] + w["type"]
+        x = unpack(self._words[ids.ravel()]).reshape(*ids.shape, -1)
+        x = x + w["pos"][: ids.shape[-1]] + w["type"]
         x = _norm(x, w["norm.w"], w["norm.b"])
         for layer in range(self.layers):
             name = f"t{layer}." if trained and f"t{layer}.q.w" in w else f"l{layer}."
@@ -82,20 +108,30 @@ class Encoder:
         return x
 
     def _layer(self, x: Array, at: str) -> Array:
-        w, size = self.weights, x.shape[1] // HEADS
+        w, size = self.weights, x.shape[-1] // HEADS
         q, k, v = (
-            (x @ w[f"{at}{name}.w"] + w[f"{at}{name}.b"])
-            .reshape(-1, HEADS, size)
-            .transpose(1, 0, 2)
+            self._linear(x, f"{at}{name}").reshape(*x.shape[:-1], HEADS, size).swapaxes(-2, -3)
             for name in "qkv"
         )
-        scores = q @ k.transpose(0, 2, 1) / math.sqrt(size)
+        scores = q @ k.swapaxes(-1, -2) / math.sqrt(size)
         scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
         scores /= scores.sum(axis=-1, keepdims=True)
-        mixed = (scores @ v).transpose(1, 0, 2).reshape(x.shape)
-        x = _norm(x + mixed @ w[f"{at}ao.w"] + w[f"{at}ao.b"], w[f"{at}aln.w"], w[f"{at}aln.b"])
-        wide = _gelu(x @ w[f"{at}fi.w"] + w[f"{at}fi.b"])
-        return _norm(x + wide @ w[f"{at}fo.w"] + w[f"{at}fo.b"], w[f"{at}oln.w"], w[f"{at}oln.b"])
+        mixed = (scores @ v).swapaxes(-2, -3).reshape(x.shape)
+        x = _norm(x + self._linear(mixed, f"{at}ao"), w[f"{at}aln.w"], w[f"{at}aln.b"])
+        wide = _gelu(self._linear(x, f"{at}fi"))
+        return _norm(x + self._linear(wide, f"{at}fo"), w[f"{at}oln.w"], w[f"{at}oln.b"])
+
+    def _linear(self, x: Array, name: str) -> Array:
+        """Return one product for the pieces of all texts: [..., A] -> [..., B]."""
+        flat = x.reshape(-1, x.shape[-1]) @ self.weights[f"{name}.w"] + self.weights[f"{name}.b"]
+        return flat.reshape(*x.shape[:-1], -1)
+
+
+def mean_of(states: Array) -> Array:
+    """Return the mean of states, of length one: [T, 384] -> [384]."""
+    mean: Array = states.mean(axis=0)
+    mean /= max(float(np.linalg.norm(mean)), _EPS)
+    return mean
 
 
 def _unpacked(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from gpudeck.assistant.reader.encoder import Array, Encoder
+from gpudeck.assistant.reader.encoder import Array, Encoded, Encoder
 from gpudeck.assistant.reader.labels import SPANS
 from gpudeck.language.languages import LANGUAGES, Language
 from gpudeck.scheduler.protocol import paths
@@ -19,6 +19,8 @@ from gpudeck.scheduler.protocol import paths
 TAGS = ("", *(f"{start}-{name}" for name in SPANS for start in "BI"))
 CLASSES = "classes.json"
 _MOST = 3
+_KEPT = 8
+"""Requests whose states are kept: one is read as a whole, by its parts, and to search for it."""
 _FAR = 1000.0
 """A request is in another language than the usual one if that is so many times as probable."""
 _WORD = re.compile(r"(?:(?:~|\.{1,2})?/)?[@\w](?:[\w*@%°€$]|[-.:/=,'’](?=\w))*%?|-+\w[\w=.-]*")
@@ -95,6 +97,9 @@ class Reader:
 
     def __init__(self, encoder: Encoder, weights: dict[str, Array], classes: Classes) -> None:
         self.encoder, self._weights, self._classes = encoder, weights, classes
+        self.encoded = lru_cache(_KEPT)(self._encoded)
+        """Return the states of a request behind what the last one meant, which are kept for the
+        search in the manual."""
 
     @classmethod
     def load(cls, folder: Path) -> Reader:
@@ -113,8 +118,7 @@ class Reader:
             request: The request as it was typed.
             before: What the last request meant (`labels.described`).
         """
-        start = opening(before)
-        encoded = self.encoder.encode(start + request, trained=True)
+        start, encoded = opening(before), self.encoded(request, before)
         x = encoded.states
         whole = whole_of(x)
         chances = _softmax(self._logits("head", whole))
@@ -140,6 +144,9 @@ class Reader:
             tuple(_loose(request, found, pieces, by_tag, len(start))),
             self._plain(chances, marking, by_tag),
         )
+
+    def _encoded(self, request: str, before: str = "") -> Encoded:
+        return self.encoder.encode(opening(before) + request, trained=True)
 
     def _plain(self, chances: Array, marking: Array, by_tag: Array) -> float:
         """Return `Reading.plain`: chances of heads [H] and tags [T, F], logits of marks [M]."""

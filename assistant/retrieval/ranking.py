@@ -8,12 +8,12 @@ the words of the manual.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
 
-from gpudeck.assistant.reader.encoder import Array
+from gpudeck.assistant.reader.encoder import Array, mean_of
 from gpudeck.assistant.reader.labels import PAGES
 from gpudeck.assistant.reader.reading import Reader, opening, whole_of
 from gpudeck.assistant.retrieval import bm25
@@ -59,9 +59,16 @@ def features(question: str, reader: Reader, before: str = "") -> Array:
 
     The former know what was asked before, as for any request; the latter the question alone.
     """
-    encoder = reader.encoder
-    whole = whole_of(encoder.encode(opening(before) + question, trained=True).states)
-    return np.concatenate((whole, encoder.vector(f"query: {question}")))
+    whole = whole_of(reader.encoded(question, before).states)
+    return np.concatenate((whole, reader.encoder.vector(f"query: {question}")))
+
+
+def features_of(asked: Sequence[tuple[str, str]], reader: Reader) -> Array:
+    """Return the features of many questions, each with what was asked before it, [N, 1152]."""
+    known = [opening(before) + question for question, before in asked]
+    alone = [f"query: {question}" for question, _ in asked]
+    pooled = reader.encoder.pooled
+    return np.concatenate((pooled(known, whole_of, trained=True), pooled(alone, mean_of)), axis=1)
 
 
 @cache

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gpudeck.assistant.reader.encoder import Array
 from gpudeck.assistant.reader.reading import Reader
-from gpudeck.assistant.retrieval.ranking import features
+from gpudeck.assistant.retrieval.ranking import features_of
 from gpudeck.assistant.retrieval.sections import GLOSSARY, Section, sections
 from gpudeck.assistant.training.requests import examples, is_held_out
 
@@ -69,7 +69,7 @@ def learnt_head(
     asked = [(one.text, one.before, one.place) for one in asked_questions()
              if not is_held_out(one.profile)]  # fmt: skip
     asked += [(text, "", section.place) for section in sections() for text in own_words(section)]
-    x = np.array([features(text, reader, before) for text, before, _ in asked])
+    x = features_of([(text, before) for text, before, _ in asked], reader)
     places, wanted = np.unique([place for _, _, place in asked], return_inverse=True)
     mean, scale = x.mean(axis=0), x.std(axis=0) / _GAIN
     weights, bias = _fit((x - mean) / scale, wanted, len(places))

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from gpudeck.assistant.reader.encoder import Array, Encoder
+from gpudeck.assistant.reader.labels import described
+from gpudeck.assistant.reader.reading import shipped_reader
+from gpudeck.assistant.retrieval.ranking import features, features_of, find, vectors_of
 from gpudeck.assistant.retrieval.sections import GLOSSARY, Section, sections
 from gpudeck.assistant.tools.quotes import answering
 from gpudeck.assistant.training.requests import is_held_out
@@ -43,6 +48,35 @@ def test_the_search_finds_the_section_of_half_of_what_unknown_people_ask() -> No
              for one, quoted in zip(asked, found, strict=True)]  # fmt: skip
     assert sum(one[:1] == [True] for one in right) >= 0.5 * len(asked)
     assert sum(map(any, right)) >= 0.55 * len(asked)
+
+
+def test_many_questions_have_the_features_that_each_has_by_itself() -> None:
+    reader = shipped_reader()
+    before = described("ask jobs", {"jobs=@it"}, (), "is 12 done?")
+    asked = [("how do I stop it", before), ("wie stoppe ich es", ""), ("how do I stop it", ""),
+             ("how do I hold it", ""), ("¿y eso también vale para los que esperan?", before),
+             ("a question that is longer than all others " * 20, before)]  # fmt: skip
+    together = features_of(asked, reader)
+    alone = np.array([features(text, reader, said) for text, said in asked])
+    np.testing.assert_allclose(together, alone, atol=2e-5)
+
+
+def test_a_question_that_was_read_is_not_encoded_again_to_search_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = shipped_reader()
+    vectors_of(reader.encoder.vector)  # sections that have changed are encoded once
+    encoded: list[bool] = []
+    states = Encoder.states
+
+    def count(self: Encoder, ids: np.ndarray, trained: bool = False) -> Array:
+        encoded.append(trained)
+        return states(self, ids, trained)
+
+    monkeypatch.setattr(Encoder, "states", count)
+    reader.read("how do I put my next job on hold?", "ask jobs state")
+    found = find("how do I put my next job on hold?", reader, "ask jobs state")
+    assert encoded == [True, False] and "hold" in found[0][0].text
 
 
 def test_two_sections_are_quoted_in_part_where_the_first_is_not_sure() -> None:
