@@ -5,7 +5,7 @@ The texts are templates in four languages, and every value in them is a value of
 
 from __future__ import annotations
 
-from gpudeck.assistant.answers import conversions, devices, jobs, listings
+from gpudeck.assistant.answers import conversions, devices, jobs, listings, software
 from gpudeck.assistant.answers.comparison import compared
 from gpudeck.assistant.answers.notes import leading, notes
 from gpudeck.assistant.answers.values import Answerer
@@ -25,6 +25,8 @@ _SUBJECTS: dict[str, Answerer] = {
     "machines": listings.machines,
     "capacity": listings.capacity,
     "settings": listings.settings,
+    "attention": software.attention,
+    "versions": software.versions,
     "models": listings.models,
     "conversion": conversions.answer,
 }

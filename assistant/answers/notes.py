@@ -199,6 +199,17 @@ def wanted_job(values: tuple[Value, ...], words: Words) -> str:
     return wanted
 
 
+def _fit(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    name, where, size, tokens = values
+    return words.text(
+        "{name} fits on {where}: its weights take {size}, and its cache could hold {n} tokens."
+        if tokens
+        else "{name} does not fit on {where}: its weights take {size}.",
+        name=phrases.escaped(str(name), 80), where=where,
+        size=value_text(size, "B", words, rows.time), n=words.number(number(tokens)),
+    )  # fmt: skip
+
+
 def _recording(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     (asked,) = [note.values for note in rows.notes if note.kind == "wanted"]
     wanted = wanted_job(asked, words)
@@ -287,6 +298,7 @@ _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "since": _since,
     "free": _free_memory,
     "recording": _recording,
+    "fit": _fit,
     "cost": _cost,
     "deadline": _deadline,
     "then": _then,

@@ -87,9 +87,8 @@ def _query(query: Query, said: Words) -> str:
     first = said.text("Cost") if cost else first
     parts = [said.text(AGGREGATES[query.aggregate])] if query.aggregate else []
     parts += [f"GPU {index}" for index in query.devices] + _targets(query.jobs, said)
-    parts += [said.text(state) for state in query.states] + [query.text] * bool(
-        query.text and not cost
-    )
+    named = bool(query.text) and not cost and query.subject != "attention"
+    parts += [said.text(state) for state in query.states] + [query.text] * named
     parts += [query.model] * bool(query.model) + [query.user] * bool(query.user)
     if query.time is not None and query.time.point:
         parts.append(said.point(query.time.since))

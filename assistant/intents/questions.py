@@ -13,6 +13,7 @@ from gpudeck.assistant.intents.prices import seconds_ahead
 from gpudeck.assistant.intents.question_parts import CURRENCY, OWNERS, PERIODS
 from gpudeck.assistant.intents.tokens import tokens, unaccented, unit_of
 from gpudeck.assistant.intents.values import Unknown, Unread
+from gpudeck.assistant.intents.version_names import named_versions
 from gpudeck.assistant.language.glossary import term_of
 from gpudeck.assistant.query.conversion import convert, kind_of
 from gpudeck.assistant.query.request import COST, NEWEST, Query, Span, Target, Where
@@ -26,7 +27,8 @@ DEVICE_FIELDS = {
     "clock": "clock_sm", "fan": "fan", "rate": "tflops", "bandwidth": "bandwidth",
     "slowed": "throttle", "health": "health", "link": "pcie_gen", "model": "name",
     "driver": "driver", "uptime": "uptime", "holder": "holder",
-    "flops_per_watt": "flops_per_watt", "cpu": "util", "other": "",
+    "flops_per_watt": "flops_per_watt", "tokens_per_watt": "tokens_per_joule", "cpu": "util",
+    "other": "",
 }  # fmt: skip
 JOB_FIELDS = {
     "state": "state", "why_waiting": "reason", "why_failed": "failure", "progress": "progress",
@@ -85,6 +87,7 @@ class Questions(Comparisons):
             "disk": lambda: [Query("debris")], "log_search": self._log_search,
             "bookings": self._bookings, "machines": lambda: [Query("machines")],
             "conversion": self._conversion,
+            "backend": self._backend,
             "code": self._code,
         }  # fmt: skip
         if name not in readers:
@@ -144,7 +147,11 @@ class Questions(Comparisons):
         owned = bool(jobs or user or self.group() or OWNERS & {*self.marked("by")})
         for measure in self.measures(DEVICE_FIELDS):
             held = measure in _HELD
-            if held and "newest" in self.marked("which"):
+            if measure == "driver" and (versions := self._versions()):
+                found += versions
+            elif measure == "tokens_per_joule":
+                found.append(self._compared(self._shaped(self._of_running(measure, jobs, span))))
+            elif held and "newest" in self.marked("which"):
                 past = Span(0.0, self.now) if span is None else span
                 found.append(self._shaped(self._of_jobs(measure, jobs, user, past)))
             elif self.letters("ahead") and (held or not measure):
@@ -192,6 +199,28 @@ class Questions(Comparisons):
             how = "min" if query.aggregate == "min" else "max"
             return msgspec.structs.replace(query, when=False, by="day", extreme=True, aggregate=how)
         return query
+
+    def _versions(self) -> list[Query]:
+        """Return the versions that are asked for; none if only those of the GPUs' driver are."""
+        named = named_versions(self.text)
+        if named == ["driver"] or self.letters("gpus") or self.marked("compare"):
+            return []
+        if "cuda" in named:  # its answer has those of the driver and of torch
+            named = [name for name in named if name not in ("driver", "torch")]
+        return [Query("versions", name) for name in named or ("",)]
+
+    def _of_running(self, measure: str, jobs: tuple[Target, ...], span: Span | None) -> Query:
+        """Return a question about GPUs that the jobs on them answer."""
+        return Query("jobs", measure, jobs=jobs, user=self.user(), group=self.group(), time=span,
+                     states=_RUNNING if not jobs and span is None else (),
+                     devices=self.devices() if not jobs else ())  # fmt: skip
+
+    def _backend(self) -> list[Query]:
+        """Return which backend a job ran, or which would compute attention on a GPU."""
+        if jobs := self.jobs():
+            return [Query("jobs", "backend", jobs=jobs)]
+        devices, model = self._cards()
+        return [Query("attention", devices=devices, model=model, text=self.text)]
 
     def _then(self) -> Query:
         """Return the question which jobs run at a time to come."""
@@ -424,11 +453,12 @@ class Questions(Comparisons):
 
     def _models(self) -> list[Query]:
         asked = self.marked("measure")
-        self.lacking += [("measure", one) for one in asked if one in ("size", "requests")]
         if job := self._of_size():
             return [job]
         if (parameters := self._parameters()) and {"size", "requests", "speed", "fits"} & {*asked}:
+            self.lacking += [("measure", one) for one in asked if one in ("requests", "speed")]
             return [Query("models", "largest", amount=parameters)]
+        self.lacking += [("measure", one) for one in asked if one in ("size", "requests")]
         if "speed" in asked or "other" in asked:
             raise Unknown(", ".join(asked))
         if "assistant" in asked:

@@ -324,7 +324,8 @@ class _Interpreter:
     def _decided(self, found: Reading, best: Composed) -> Understood:
         """Return a question to answer, or an order with what speaks against it."""
         if not isinstance(best.request, Order):
-            left_out = () if best.head == "manual" else guards.numbers(self.request, found)
+            whole = best.head in ("manual", "ask backend")  # they read the request themselves
+            left_out = () if whole else guards.numbers(self.request, found)
             return Understood(best.request, self.language, best.also, best.resolved,
                               guessed=found.chance < CERTAIN, unread=left_out,
                               left=best.left)  # fmt: skip

@@ -66,7 +66,7 @@ _CHANGED = {"more": 10, "less": -10}
 _TIMES_OVER = re.compile(r"(?i)(?P<number>-?\d+)\s?(?:x|times|mal|fois|veces)?")
 _SINGLE = re.compile(r"(?i) (?:seule?|single|einzigen?|einziger|sol[ao]|únic[ao])$")
 """It stands behind `one`, and says nothing more."""
-_NOWHERE = frozenset({"tokens_per_watt", "host_memory", "mode", "serial", "checkpoint", "access"})
+_NOWHERE = frozenset({"host_memory", "mode", "serial", "checkpoint", "access"})
 """Measures that nobody takes."""
 _FEW = 12
 """Up to here a number in words may count jobs; above it is the number of one."""

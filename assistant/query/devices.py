@@ -41,7 +41,7 @@ _OVER_TIME = {"mean": "mean", "max": "max", "min": "min", "sum": "mean"}
 
 def devices(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     """Return a row for each device that the query names. Raises NotFound if there is none."""
-    states, notes = _chosen(query, snapshot)
+    states, notes = chosen(query, snapshot)
     if snapshot.is_recorded:
         notes = (*notes, Note("replay", (snapshot.recording,)))
     if query.ahead:
@@ -152,7 +152,8 @@ def recorded_since(daemon: Client, snapshot: Snapshot) -> float | None:
     return first
 
 
-def _chosen(query: Query, snapshot: Snapshot) -> tuple[list[DeviceState], tuple[Note, ...]]:
+def chosen(query: Query, snapshot: Snapshot) -> tuple[list[DeviceState], tuple[Note, ...]]:
+    """Return the devices of a query, with notes of those that are not there. Raises NotFound."""
     found = list(snapshot.devices)
     present = ", ".join(label(state.device) for state in found) or "no device"
     found = [state for state in found if state.device.index not in query.exclude]

@@ -8,15 +8,18 @@ from collections.abc import Callable
 import msgspec
 
 from gpudeck.assistant.query import events, others
+from gpudeck.assistant.query.attention import attention
 from gpudeck.assistant.query.conversion import conversion, converted
 from gpudeck.assistant.query.costs import with_cost
 from gpudeck.assistant.query.devices import devices, recorded_since
 from gpudeck.assistant.query.find import earlier_run, named_jobs
 from gpudeck.assistant.query.groups import grouped
 from gpudeck.assistant.query.jobs import jobs
+from gpudeck.assistant.query.models import models
 from gpudeck.assistant.query.request import PREVIOUS, Query
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows
 from gpudeck.assistant.query.table import ROWS, check
+from gpudeck.assistant.query.versions import versions
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
@@ -39,7 +42,9 @@ _RUN: dict[str, Callable[[Client, Query, Snapshot], Rows]] = {
     "machines": others.machines,
     "capacity": others.capacity,
     "settings": others.settings,
-    "models": others.models,
+    "attention": lambda _, query, snapshot: attention(query, snapshot),
+    "versions": lambda _, query, snapshot: versions(query, snapshot),
+    "models": lambda _, query, snapshot: models(query, snapshot),
     "conversion": lambda daemon, query, snapshot: conversion(query, snapshot.time),
 }
 

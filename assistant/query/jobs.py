@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Sequence
 
@@ -12,11 +11,11 @@ import msgspec
 from gpudeck.accel import result as results
 from gpudeck.assistant.facts.fact import QUEUE
 from gpudeck.assistant.facts.phrases import plain
-from gpudeck.assistant.query import estimates, failures
+from gpudeck.assistant.query import estimates, failures, printed
 from gpudeck.assistant.query.find import MAX_JOBS, named_jobs
 from gpudeck.assistant.query.groups import HELPERS
 from gpudeck.assistant.query.request import Query, Span
-from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
+from gpudeck.assistant.query.rows import Column, Note, Row, Rows
 from gpudeck.assistant.query.shape import shaped
 from gpudeck.assistant.query.table import HELD, SUBJECTS
 from gpudeck.assistant.query.users import user_of, users_of
@@ -27,13 +26,12 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import jobs as j
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import NotFound
-from gpudeck.scheduler.protocol.printed_values import last_values
 from gpudeck.scheduler.protocol.search import FAILED, Search, outcome
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
 from gpudeck.scheduler.protocol.wait_texts import explain
 
 _LOG_LINES = 20
-_SLOW = frozenset({"log", "failure", "stall", "estimate", "command"})
+_SLOW = frozenset({"log", "failure", "stall", "estimate", "command", "tokens_per_joule"})
 """Measures that need each job by itself."""
 _MOST_SLOW = 12
 """The most jobs that these are computed for."""
@@ -45,15 +43,6 @@ _EVERY_JOB = 1_000_000
 _MOST_USERS = 10
 """Users whom a refusal names."""
 _HOUR_S = 3600.0
-_LOSSES = ("held-out loss", "held_out", "eval_loss", "val_loss", "valid_loss", "test_loss", "loss")
-"""The names of losses, those of data that was not trained on first."""
-_PRINTED_LOSS = re.compile(
-    r"(?i)(?<![\w-])loss\s{0,4}(?:[:=]|is|at)?\s{0,4}"
-    r"(?P<value>[-+]?(?:\d{1,15}(?:\.\d{0,15})?(?:e[-+]?\d{1,3})?|nan|inf)(?!\w))"
-)
-"""A loss in a line of output that says more than values: `step 350 loss 3.0965`."""
-_LAST_LINES = 200
-"""Lines of the end of a log in which a loss is looked for."""
 
 
 class _Context:
@@ -63,6 +52,8 @@ class _Context:
         self.span = span or Span(0.0, time.time())
         self.daemon, self.now = daemon, time.time()
         self.labels = {state.device.id: label(state.device) for state in snapshot.devices}
+        self.power = {state.device.id: state.reading.get("power") for state in snapshot.devices
+                      if state.reading is not None}  # fmt: skip
         self.notes: list[Note] = []
         self.deadline = 0.0
         """Whether jobs have ended by this moment is asked for; 0.0: it is not."""
@@ -235,7 +226,7 @@ def title(job: j.Job) -> str:
     return f"job {job.id} ({plain(job.spec.name, 60)})"
 
 
-_Pair = tuple[Value, Message]
+_Pair = printed.Pair
 
 
 def _state(context: _Context, job: j.Job) -> _Pair:
@@ -381,24 +372,23 @@ def _tflops(context: _Context, job: j.Job) -> _Pair:
     return (found.tflops, "") if found.flops else (None, "it measured no rate")
 
 
-def _loss(context: _Context, job: j.Job) -> _Pair:
-    """Return the last held-out loss of a job, or its loss if it has no other, as its result or its
-    output has it."""
-    lines = read_log(job.id, ONE_LOG).lines if job.result is None else []
-    found = (
-        results.numbers_in(job.result)
-        if job.result is not None
-        else last_values(line.encode() for line in lines)
-    )
-    named = next((found[name] for name in _LOSSES if name in found), None)
-    if named is None:
-        said = _PRINTED_LOSS.findall("\n".join(line[-400:] for line in lines[-_LAST_LINES:]))
-        named = float(said[-1]) if said else None
-    if named is None:
-        return None, phrase("no loss was recorded as a value")
-    if not math.isfinite(named):
-        return None, phrase("the last loss that it printed is no finite number")
-    return named, ""
+def _tokens_per_joule(context: _Context, job: j.Job) -> _Pair:
+    if isinstance(job.state, j.Running):
+        powers = [context.power.get(device) for device in job.state.devices]
+        known = [power for power in powers if isinstance(power, int | float)]
+        whole = len(known) == len(powers) and bool(known)
+        return printed.tokens_per_joule(job, math.fsum(known) if whole else None)
+    used = job.usage
+    mean = used.energy / used.seconds if used is not None and used.seconds else None
+    return printed.tokens_per_joule(job, mean)
+
+
+def _backend(context: _Context, job: j.Job) -> _Pair:
+    try:
+        found = results.read(job.result).backend if job.result is not None else ""
+    except msgspec.MsgspecError:
+        found = ""
+    return (plain(found, 60), "") if found else (None, phrase("its result names no backend"))
 
 
 def _gpu_hours(context: _Context, job: j.Job) -> _Pair:
@@ -440,7 +430,9 @@ _MEASURES: dict[str, Callable[[_Context, j.Job], _Pair]] = {
     "memory": _used("memory"),
     "util": _used("util"),
     "tflops": _tflops,
-    "loss": _loss,
+    "loss": lambda context, job: printed.loss(job),
+    "backend": _backend,
+    "tokens_per_joule": _tokens_per_joule,
     "devices": _devices,
     "gpus": lambda context, job: (job.spec.gpus, ""),
     "priority": lambda context, job: (job.spec.priority, ""),

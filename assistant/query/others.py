@@ -1,8 +1,7 @@
-"""Answer queries about processes, alerts, the queue, capacity, settings, models and units."""
+"""Answer queries about processes, alerts, the queue, capacity and settings."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections import defaultdict
 
@@ -10,8 +9,6 @@ import msgspec
 
 from gpudeck.assistant.facts.fact import QUEUE
 from gpudeck.assistant.facts.phrases import plain
-from gpudeck.assistant.library.model_list import listed_models
-from gpudeck.assistant.library.running import running_models
 from gpudeck.assistant.query.find import MAX_JOBS
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
@@ -253,14 +250,14 @@ def capacity(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     notes: tuple[Note, ...] = (Note("wanted", values),)
     recorded = snapshot.is_recorded and wanted <= len(snapshot.devices)
     if query.amount or recorded:
-        notes = (*notes, Note("free", _free_memory(snapshot)))
+        notes = (*notes, Note("free", free_memory(snapshot)))
     if row.absent and recorded:
         notes = (*notes, Note("recording", ()))
     source = phrase("a dry run of the queue")
     return Rows("capacity", columns, (row,), source, time.time(), notes=notes)
 
 
-def _free_memory(snapshot: Snapshot) -> tuple[Value, ...]:
+def free_memory(snapshot: Snapshot) -> tuple[Value, ...]:
     """Return the GPUs with their free memory in bytes, one after the other, the most first."""
     found = [
         (value, label(state.device))
@@ -292,69 +289,3 @@ def settings(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         for name in names
     )
     return Rows("settings", (Column("value"),), rows, _SETTINGS, snapshot.time)
-
-
-def models(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
-    """Return the models that the assistant can use, the one in use first; or those served."""
-    if query.measure == "served":
-        return _served(snapshot)
-    if query.measure == "largest":
-        return _needed(snapshot, query.amount) if query.amount else _largest(snapshot)
-    rows = tuple(
-        Row(f"model {model.name}", model.name, (model.parameters, model.problem or "usable"))
-        for model in listed_models(snapshot.settings.model)
-    )
-    columns = (Column("parameters"), Column("state"))
-    notes = (Note("model", (rows[0].label if snapshot.settings.model and rows else "",)),)
-    source = phrase("models on this machine")
-    return Rows("models", columns, rows, source, snapshot.time, notes=notes)
-
-
-def _served(snapshot: Snapshot) -> Rows:
-    rows = tuple(
-        Row(f"model {model.name}", model.name, (model.port,)) for model in running_models()
-    )
-    return Rows("models", (Column("served"),), rows, phrase("served models"), snapshot.time)
-
-
-_BYTES_A_PARAMETER = {"16 bit": 2.0, "8 bit": 1.0, "4 bit": 0.5}
-_FOR_WEIGHTS = 0.8
-"""The share of the memory for weights; the rest is for the cache and the framework."""
-
-
-_TRAINED = 16.0
-"""Bytes a parameter for weights, gradients and the state of AdamW in mixed precision."""
-
-
-def _needed(snapshot: Snapshot, parameters: float) -> Rows:
-    """Return how many of the GPU with the most memory a model of so many parameters needs."""
-    totals = [state.reading.values.get("mem_total", 0.0) for state in snapshot.devices
-              if state.reading is not None]  # fmt: skip
-    best = max(totals, default=0.0) * _FOR_WEIGHTS
-    rows = tuple(
-        Row(f"model {name}", name,
-            (math.ceil(parameters * size / best) if best else None, parameters * size),
-            ("no GPU", ""))
-        for name, size in (_BYTES_A_PARAMETER | {"AdamW": _TRAINED}).items()
-    )  # fmt: skip
-    notes = (Note("needed", (parameters, len(totals))),)
-    columns = (Column("needed", "GPUs"), Column("memory", "B"))
-    return Rows("models", columns, rows, phrase("GPU memory"), snapshot.time, notes=notes)
-
-
-def _largest(snapshot: Snapshot) -> Rows:
-    """Return how many parameters fit into the GPU with the most free memory, by precision."""
-    free = _free_memory(snapshot)
-    best = free[1] if free else None
-    rows = tuple(
-        Row(
-            f"model {name}",
-            name,
-            (round(best * _FOR_WEIGHTS / size) if isinstance(best, int | float) else None,),
-            ("no GPU",),
-        )
-        for name, size in _BYTES_A_PARAMETER.items()
-    )
-    notes = (Note("free", free),) if free else ()
-    columns = (Column("largest", "parameters"),)
-    return Rows("models", columns, rows, phrase("free memory"), snapshot.time, notes=notes)

@@ -87,9 +87,11 @@ _JOB = {
     "util": Measure("Avg utilisation", "%"),
     "tflops": Measure("Rate", "TFLOP/s"),
     "loss": Measure("Loss"),
+    "tokens_per_joule": Measure("Tokens per joule", "tokens/J"),
     "devices": Measure("On"),
     "gpus": Measure("GPUs"),
     "priority": Measure("Priority"),
+    "backend": Measure("Backend"),
     "command": Measure("Command"),
     "tags": Measure("Tags"),
     "log": Measure("Output"),
@@ -198,6 +200,25 @@ SUBJECTS = {
         ("gpus", "amount", "limit", "model", "time"),
     ),
     "settings": Subject("settings with their values", {}, (), ("text",)),
+    "attention": Subject(
+        "which backend would compute attention on a GPU",
+        {
+            "forward": Measure("Forward pass", "TFLOP/s"),
+            "backward": Measure("Backward pass", "TFLOP/s"),
+        },
+        (),
+        ("devices", "model", "text"),
+    ),
+    "versions": Subject(
+        "versions of GPU Deck and of what it runs on",
+        {
+            "gpudeck": Measure("GPU Deck"),
+            "driver": Measure("Driver"),
+            "cuda": Measure("CUDA"),
+            "torch": Measure("torch"),
+            "triton": Measure("Triton"),
+        },
+    ),
     "models": Subject(
         "models for the assistant, those that are served, and the largest that fits",
         {"served": Measure("Served models"), "largest": Measure("The largest model that fits")},
@@ -219,7 +240,8 @@ SUBJECTS = {
     "help": Subject("what the assistant can do"),
 }
 ROWS = ("devices", "jobs", "processes", "alerts", "queue", "limits", "events", "bookings",
-        "machines", "capacity", "settings", "models", "conversion")  # fmt: skip
+        "machines", "capacity", "settings", "attention", "versions", "models",
+        "conversion")  # fmt: skip
 """Subjects whose answers are rows; the others quote, search or report."""
 
 WORKLOADS = tuple(workload.name for workload in catalog.WORKLOADS)

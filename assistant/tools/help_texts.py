@@ -51,8 +51,6 @@ _DECLINED = {
     "Nothing was changed.",
     "unclear": "I do not know which job or GPU you mean. Name it, for example by its number.",
     "unmeasured": "GPU Deck does not measure or keep that, so I have no value for it.",
-    "backend": "I do not know which kernel a job uses. In a terminal, `gpudeck run attention` "
-    "measures the backends of this machine; the manual's page on attention says how one is chosen.",
 }
 
 

@@ -6,11 +6,13 @@ import io
 import os
 import time
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from gpudeck.accel.attention import backend_table
 from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.host_protocol import Answer
 from gpudeck.assistant.intents.state import State
@@ -23,6 +25,7 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import LISTED_ARGV, Job
+from gpudeck.version import VERSION
 from tests.integration.deck import python, running
 from tests.integration.shell import gpudeck
 from tests.support import eventually
@@ -135,6 +138,19 @@ def test_questions_about_jobs_devices_and_the_queue(
         assistant.ask(f"why did job {world['broken']} fail?"),
         f"Job {world['broken']} (broken) failed: exit code 3",
     )
+
+
+def test_versions_and_the_backend_of_attention_are_told(
+    shared: Client, world: dict[str, int], assistant: Assistant
+) -> None:
+    check_answer(assistant.ask("what version of gpu deck is this"), VERSION)
+    both = assistant.ask("which cuda and which triton version do we have?").text
+    assert "The version of CUDA is unknown" in both and metadata.version("triton") in both
+    told = assistant.ask("which attention backend runs for causal d=64 fp32?").text
+    order = backend_table.order("cpu")
+    assert f"attention would run with {order[0]} forward" in told
+    assert "head size 64" in told.partition("I assumed")[0] and "4096" in told
+    assert metadata.version("torch") in assistant.ask("which torch version do I have").text
 
 
 def test_why_a_job_waits_has_the_reason_and_an_estimate(

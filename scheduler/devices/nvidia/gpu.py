@@ -63,6 +63,8 @@ class Gpu:
             "driver": text(nv.nvmlSystemGetDriverVersion()),
             "compute capability": "{}.{}".format(*capability),
         }
+        if cuda := optional(nv.nvmlSystemGetCudaDriverVersion_v2):
+            facts["CUDA"] = f"{cuda // 1000}.{cuda % 1000 // 10}"
         if sms:
             facts["SMs"] = str(sms)
         if self._unified:

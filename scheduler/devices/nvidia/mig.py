@@ -92,7 +92,7 @@ class MigDevice:
             gpu: The GPU that it is a part of.
         """
         self._handle, self._processes = handle, GpuProcesses(handle)
-        facts = {name: gpu.facts[name] for name in ("driver", "VBIOS") if name in gpu.facts}
+        facts = {name: gpu.facts[name] for name in ("driver", "CUDA", "VBIOS") if name in gpu.facts}
         if instance.sms:
             facts["SMs"] = str(instance.sms)
         self.device = Device(

@@ -107,7 +107,7 @@ def test_a_reading_becomes_a_query_or_an_order(found: Reading, wanted: Request) 
         reading("order drain", spans=(("gpus", "the loud one"),)),
         reading("order retry", "change=more", spans=(("jobs", "4"), ("memory", "memory"))),
         reading("order cancel", "states=queued", "user=@it"),
-        reading("ask gpus", "measure=tokens_per_watt"),
+        reading("ask gpus", "measure=serial"),
     ],
 )
 def test_a_part_without_a_value_makes_no_request(found: Reading) -> None:
@@ -124,8 +124,8 @@ def test_a_part_without_a_value_makes_no_request(found: Reading) -> None:
             (("time", "when the moon was full"),),
         ),
         (
-            reading("ask gpus", "measure=driver", "compare=before", spans=(("user", "lea"),)),
-            Query("devices", "driver"),
+            reading("ask gpus", "measure=model", "compare=before", spans=(("user", "lea"),)),
+            Query("devices", "name"),
             (("user", "lea"), ("compare", "before")),
         ),
         (

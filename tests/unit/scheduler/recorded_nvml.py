@@ -126,6 +126,7 @@ class RecordedNvml:
             "nvmlEventSetWait": self._event,
             "nvmlDeviceGetProcessUtilization": pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND),
             # as documented
+            "nvmlSystemGetCudaDriverVersion_v2": 13000,
             "nvmlDeviceGetNvLinkState": 1,
             "nvmlDeviceGetNvLinkVersion": 4,
             "nvmlDeviceGetNvLinkErrorCounter": 0,

@@ -42,6 +42,7 @@ def test_the_device_and_its_facts(card: RecordedNvml) -> None:
     )
     assert device.facts == {
         "driver": "580.159.04",
+        "CUDA": "13.0",
         "compute capability": "9.0",
         "SMs": "132",
         "VBIOS": "96.00.A5.00.1A",
