@@ -9,6 +9,8 @@ from gpudeck.accel.serving.memory import Footprint, Room
 from gpudeck.app.format.values import memory
 from gpudeck.app.language.texts import tr, tr_noop, tr_text, tr_whole
 from gpudeck.assistant.inference.engine_protocol import Options
+from gpudeck.assistant.library import recommended
+from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 WEIGHTS = {
@@ -108,15 +110,13 @@ def _fit_gpu(footprint: Footprint, options: Options, gpus: list[tuple[int, str]]
 
 def free_gpus(snapshot: Snapshot | None) -> list[tuple[int, str]]:
     """Return the free bytes and the name of each GPU of this machine."""
-    found = []
-    for state in snapshot.devices if snapshot else ():
-        if state.device.kind != "nvidia" or state.device.host or state.reading is None:
-            continue
-        total, used = (state.reading.values.get(name) for name in ("mem_total", "mem_used"))
-        if total is not None and used is not None:
-            place = f"GPU {state.device.number} · {state.device.name}"
-            found.append((int(total - used), place))
-    return found
+    gpus = recommended.free_gpus(snapshot.devices if snapshot else ())
+    return [(free, gpu_place(device)) for free, device in gpus]
+
+
+def gpu_place(device: Device) -> str:
+    """Return how a GPU is called where a model runs on it."""
+    return f"GPU {device.number} · {device.name}"
 
 
 def _fit(footprint: Footprint, options: Options, device: str, place: str, free: int) -> Fit:

@@ -11,6 +11,7 @@ from gpudeck.app.format.values import duration, memory, significant
 from gpudeck.app.language.texts import tr, tr_noop, tr_whole
 from gpudeck.assistant.host_protocol import ModelSpeed, TokenRate
 from gpudeck.assistant.library.describe import Model
+from gpudeck.assistant.library.recommended import free_gpus
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -47,15 +48,7 @@ def needs(model: Model, snapshot: Snapshot | None) -> str:
     if not model.needs or model.family:
         return ""
     cpu, gpu = memory(model.needs["cpu"]), memory(model.needs["cuda"])
-    free = [
-        total - used
-        for state in (snapshot.devices if snapshot else ())
-        if state.device.kind == "nvidia" and not state.device.host and state.reading
-        for total, used in [
-            (state.reading.values.get("mem_total"), state.reading.values.get("mem_used"))
-        ]
-        if total is not None and used is not None
-    ]
+    free = [size for size, _ in free_gpus(snapshot.devices if snapshot else ())]
     if not free:
         return tr("Needs {cpu} on the CPU, {gpu} on a GPU", cpu=cpu, gpu=gpu)
     most = memory(max(free))

@@ -11,11 +11,10 @@ from gpudeck.accel.serving.request import MOST_LOGPROBS, Ended, Piece, Request, 
 from gpudeck.assistant.engine.checkpoint import Checkpoint
 from gpudeck.assistant.engine.engine import Engine
 from gpudeck.assistant.engine.prompts import STOP, prompt
+from gpudeck.assistant.library.describe import JUDGES
 
 LIMIT = 400
 """The most tokens of one text."""
-JUDGES = 1_000_000_000
-"""A model with at least so many parameters is asked to judge its own text."""
 _ENDS = (".", "!", "?", "\n")
 _REPORT_S = 0.5
 """The least time between two reports of the speed."""

@@ -1,4 +1,4 @@
-"""Write the text of a brief by a large model, or by the template."""
+"""Write the text of a brief by a model that is able to, or by the template."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from gpudeck.scheduler.protocol.settings import Settings
 
 if TYPE_CHECKING:
     from gpudeck.assistant.engine.author import EngineAuthor
-
-WRITES = 1e9
-"""Parameters from which on a model writes texts: those of smaller ones are wooden."""
 
 
 class AnswerWriter:
@@ -47,7 +44,7 @@ class AnswerWriter:
         described = describe(model)
         if described.problem:
             return by_template(facts, str(described.problem)), facts
-        if described.parameters < WRITES:
+        if not described.able:
             return write(facts), facts
         facts = self._channel.keep(facts, tuple[Fact, ...])
         try:

@@ -26,8 +26,6 @@ from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import Settings
 
-READS = 0.4e9
-"""Parameters from which on the assistant's own model is asked what a request means."""
 PATIENCE_S = 20.0
 """A model that takes longer is given up."""
 _TOKENS = 400
@@ -92,8 +90,7 @@ def ask_model(text: str, before: Request | None, context: RequestContext,
 
 def _asker(context: RequestContext, settings: Settings) -> tuple[str, Callable[[str], str]] | None:
     """Return the name of the model to ask, and what asks it."""
-    described = describe(settings.model) if settings.model else None
-    if described is not None and not described.problem and described.parameters >= READS:
+    if settings.model and describe(settings.model).able:
         return name_of(settings.model), partial(_by_own, context, settings)
     ready = next((one for one in served_models() if one.phase == "ready"), None)
     if ready is None:

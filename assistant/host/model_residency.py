@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudeck.assistant.host.channel import RequestChannel
+from gpudeck.assistant.library.describe import describe
 from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.gpu_lease import GpuLease
@@ -95,7 +95,7 @@ class ModelResidency:
         """
         if settings.model_device == "cuda" and not (channel.use_cpu.is_set() or self._lease.held):
             with self._lock:
-                self._lease.take(model_bytes(settings.model))
+                self._lease.take(gpu_bytes(settings.model))
         return self.engine(settings, channel)
 
     def engine(self, settings: Settings, channel: RequestChannel) -> Engine:
@@ -135,7 +135,7 @@ class ModelResidency:
         """
         if channel.use_cpu.is_set() or self._lease.held:
             return not channel.use_cpu.is_set()
-        memory = model_bytes(model)
+        memory = gpu_bytes(model)
         with Client(start=False) as daemon:
             for snapshot in daemon.subscribe():
                 channel.raise_if_cancelled()
@@ -158,8 +158,6 @@ class ModelResidency:
         raise DaemonGone(phrase("the daemon stopped while the assistant waited for a GPU"))
 
 
-def model_bytes(model: str) -> int:
-    """Return the size of a model's files: the least GPU memory that its weights take."""
-    path = Path(model).expanduser()
-    files = [path] if path.is_file() else [*path.glob("*.safetensors"), *path.glob("*.pth")]
-    return sum(file.stat().st_size for file in files)
+def gpu_bytes(model: str) -> int:
+    """Return the GPU memory that a model takes, however its files store it; 0 if it is unusable."""
+    return describe(model).needs.get("cuda", 0)

@@ -24,8 +24,9 @@ from gpudeck.scheduler.protocol.progress import printable
 
 BYTES = {"cpu": 4, "cuda": 2}
 """Bytes of a number by device: fp32 on a CPU, bf16 on a GPU (see `gpudeck.assistant.engine`)."""
-LARGE = 100_000_000
-"""The number of parameters from which a model can chat; a smaller one only knows its tools."""
+LARGE, ABLE, JUDGES = 100_000_000, 400_000_000, 1_000_000_000
+"""The numbers of parameters from which a model can chat, from which it reads requests and writes
+texts, and from which it judges its own texts."""
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -61,6 +62,11 @@ class Model(msgspec.Struct, frozen=True):
     def large(self) -> bool:
         """Return True if the model can chat as the assistant's own."""
         return self.parameters >= LARGE and not self.family
+
+    @property
+    def able(self) -> bool:
+        """Return True if the model reads what the encoder cannot, and writes texts."""
+        return self.parameters >= ABLE and not self.family and not self.problem
 
 
 @contextmanager

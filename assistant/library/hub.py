@@ -1,11 +1,11 @@
 """Fetch a model from Hugging Face, in a process that may be killed and continues where it stopped.
 
-python -m gpudeck.assistant.library.hub OWNER/NAME FOLDER
+python -m gpudeck.assistant.library.hub OWNER/NAME FOLDER [BYTES]
 
-It reports progress as JSON lines on standard output, and ends when its standard input does. Exit
-status: 0 if the model was fetched, otherwise 1. Only .safetensors weights, their description and
-vocabulary are fetched: nothing that could be run. `HF_ENDPOINT` names another hub, and `HF_TOKEN`
-authenticates the user.
+It reports progress as JSON lines on standard output, and ends when its standard input does. With
+BYTES, it refuses a model that is larger. Exit status: 0 if the model was fetched, otherwise 1. Only
+.safetensors weights, their description and vocabulary are fetched: nothing that could be run.
+`HF_ENDPOINT` names another hub, and `HF_TOKEN` authenticates the user.
 
 `huggingface_hub` sends the requests, authenticates, retries and resumes within a process. Its own
 downloads (2.4) begin anew after a kill, so the partial files here are ours.
@@ -138,10 +138,18 @@ class HubFile(msgspec.Struct, frozen=True):
         return digest.hexdigest() == self.checksum
 
 
-def fetch(name: str, folder: Path, say: Callable[[FetchProgress], None]) -> None:
+def fetch(
+    name: str, folder: Path, say: Callable[[FetchProgress], None], most: int = sys.maxsize
+) -> None:
     """Fetch the newest revision of the model OWNER/NAME into `folder`.
 
     An older revision stays until the new one is complete.
+
+    Args:
+        name: OWNER/NAME.
+        folder: Where it is fetched to.
+        say: Takes the progress.
+        most: The bytes that the user agreed to.
 
     Raises:
         NotFound: There is no such model.
@@ -153,7 +161,7 @@ def fetch(name: str, folder: Path, say: Callable[[FetchProgress], None]) -> None
         f"{name} is being fetched already, by another window or command",
     ):
         try:
-            _fetch_all(name, folder.resolve(), say)
+            _fetch_all(name, folder.resolve(), say, most)
         except OSError as e:
             raise UserError(
                 phrase(
@@ -166,8 +174,9 @@ def fetch(name: str, folder: Path, say: Callable[[FetchProgress], None]) -> None
             ) from e
 
 
-def _fetch_all(name: str, folder: Path, say: Callable[[FetchProgress], None]) -> None:
+def _fetch_all(name: str, folder: Path, say: Callable[[FetchProgress], None], most: int) -> None:
     revision, files = _listed(name)
+    _check_size(name, files, most)
     new = staging.begin(folder, {file.name for file in files} | {file.partial for file in files})
     total, done = sum(file.size for file in files), 0
     wanted, taken = list[HubFile](), 0
@@ -200,6 +209,20 @@ def _fetch_all(name: str, folder: Path, say: Callable[[FetchProgress], None]) ->
         accept(new, file, name)
         done += file.size
     _finish(name, folder, files)
+
+
+def _check_size(name: str, files: Sequence[HubFile], most: int) -> None:
+    """Raise UserError if the hub lists more than the user agreed to."""
+    if (size := sum(file.size for file in files)) > most:
+        raise UserError(
+            phrase(
+                "the hub lists {size} for {name}, and {most} were offered, so nothing was fetched. "
+                "To fetch it all the same: gpudeck models pull {name}",
+                size=amount(size),
+                name=name,
+                most=amount(most),
+            )
+        )
 
 
 def _older(folder: Path, files: Sequence[HubFile]) -> list[Path]:
@@ -574,7 +597,7 @@ def _until_alone() -> None:
 
 def main(argv: list[str]) -> int:
     """Fetch a model and report on standard output; return the exit status."""
-    name, folder = argv
+    name, folder, *most = argv
     logging.disable(logging.WARNING)  # Retries are logged as warnings; the progress shows more.
 
     def say(word: HubMessage) -> None:
@@ -584,7 +607,7 @@ def main(argv: list[str]) -> int:
     threading.Thread(target=_until_alone, daemon=True).start()
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
     try:
-        fetch(name, Path(folder), _paced(say))
+        fetch(name, Path(folder), _paced(say), *map(int, most))
     except UserError as e:
         say(FetchFailed(e.message))
         return 1

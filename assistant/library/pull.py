@@ -24,9 +24,13 @@ _URL = re.compile(r"https?://[^/]+/")
 class Pull:
     """Fetch one model: `run` in one thread, `cancel` from another."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, most: int = sys.maxsize) -> None:
         """Prepare a fetch of OWNER/NAME, or of the address of its page. Raises UserError for
         anything else.
+
+        Args:
+            name: What is fetched.
+            most: The bytes that the user agreed to; a larger model is refused.
         """
         self.name = _URL.sub("", name.strip()).removesuffix("/").removesuffix("/tree/main")
         if not NAME.fullmatch(self.name):
@@ -37,7 +41,7 @@ class Pull:
                     value=repr(name.strip()),
                 )
             )
-        self.cancelled = False
+        self.cancelled, self._most = False, most
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
 
@@ -112,6 +116,7 @@ class Pull:
                         "gpudeck.assistant.library.hub",
                         self.name,
                         str(self.folder),
+                        str(self._most),
                     ],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from gpudeck.assistant.library import recommended
 from tests.integration.deck import kill_daemon
 from tests.integration.shell import Shell, gpudeck
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
+from tests.unit.assistant.hub_server import folder_files, serving
 
 
 def test_daemon_starts_stops_and_reports_its_status(alone: Shell, cpu_home: Path) -> None:
@@ -107,6 +109,25 @@ def test_models_are_listed_chosen_and_removed(sh: Shell, tmp_path: Path) -> None
     sh("models", "use", "template")
     assert "OWNER/NAME" in sh.fails("models", "pull", "tiny-7")
     assert "Example" in sh.fails("models", "benchmark", status=2)
+
+
+def test_the_recommended_model_is_offered_downloaded_and_used(
+    alone: Shell, cpu_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_hf(tmp_path / "tiny", to_hf(random_model(layers=1, channels=64, vocabulary=64)))
+    shutil.copy(vocabulary_file(), folder)
+    offered = recommended.Released("ada/tiny", 450_000_000, 1024, 903_000_000)
+    monkeypatch.setattr(recommended, "RELEASED", (offered,))
+    listed = alone("models")
+    assert "ada/tiny" in listed and "licence Apache-2.0" in listed
+    assert "gpudeck models pull --recommended" in listed
+    assert "belongs to" in alone.fails("models", "use", "--recommended", status=2)
+    with serving(folder_files(folder)) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        said = alone("models", "pull", "--recommended")
+    assert said.index("licence Apache-2.0") < said.index("is in use on cpu")
+    (used,) = alone.json("settings", "model_folder").values()
+    assert used == str(cpu_home / "models" / "ada--tiny")
 
 
 def test_daemon_start_waits_for_a_new_source(alone: Shell, cpu_home: Path) -> None:

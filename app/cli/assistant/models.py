@@ -6,6 +6,7 @@ import threading
 from argparse import ArgumentParser, Namespace
 from typing import get_args
 
+from gpudeck.accel.serving.memory import free_host_bytes
 from gpudeck.app.cli.output import (
     UsageError,
     clear_progress,
@@ -16,7 +17,7 @@ from gpudeck.app.cli.output import (
     show_progress,
 )
 from gpudeck.app.format.values import memory
-from gpudeck.app.models import served_text
+from gpudeck.app.models import offer_text, served_text
 from gpudeck.app.models.model_list import package_text, parameters, speed_text, state
 from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.host_protocol import Event, SpeedEngine, Waiting
@@ -25,9 +26,10 @@ from gpudeck.assistant.library import model_list
 from gpudeck.assistant.library.describe import Model
 from gpudeck.assistant.library.hub import FetchProgress
 from gpudeck.assistant.library.pull import Pull
+from gpudeck.assistant.library.recommended import Recommendation, recommend
 from gpudeck.assistant.serve.client import find_served, served_models, stop
 from gpudeck.assistant.serve.control_messages import Served
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import TEMPLATE
@@ -61,6 +63,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "the name, folder or port of a served model",
     )
     parser.add_argument(
+        "--recommended",
+        action="store_true",
+        help="with pull: download the RWKV-7 that fits this machine, and use it",
+    )
+    parser.add_argument(
         "--device",
         choices=("cpu", "cuda"),
         default="cpu",
@@ -81,6 +88,8 @@ def run(args: Namespace) -> int:
         return _list(args)
     if args.action == "served":
         return _list_served(args)
+    if args.recommended:
+        return _take_recommended(args)
     if not args.name:
         raise UsageError(f"missing model. Example: {_EXAMPLES[args.action]}")
     actions = {
@@ -104,13 +113,40 @@ def _list(args: Namespace) -> int:
         heading = ("MODEL", "PARAMETERS", "ON DISK", "FAMILY", "NEEDS ON CPU", "ON CUDA", "")
         print_table([heading, *(_row(model, used) for model in found)], right=(1, 2, 4, 5))
     if not used:
-        step = (
-            f"choose one: gpudeck models use {found[0].name}"
-            if found
-            else "download one: gpudeck models pull OWNER/NAME"
-        )
-        print_line(f"No model is in use: templates write all texts. To {step}")
+        print_line("No model is in use: templates write all texts.")
+        if found:
+            print_line(f"To choose one: gpudeck models use {found[0].name}")
+        _print_offer(_recommended(), "To download and use it: gpudeck models pull --recommended")
     return 0
+
+
+def _recommended() -> Recommendation | Message:
+    with Client() as client:
+        return recommend(client.snapshot().devices, free_host_bytes())
+
+
+def _print_offer(offered: Recommendation | Message, step: str) -> None:
+    """Print the model that fits this machine and the next step, or why there is none."""
+    if not isinstance(offered, Recommendation):
+        print_line(str(offered))
+        return
+    for line in (offered.model.name, *offer_text.lines(offered), step):
+        print_line(line)
+
+
+def _take_recommended(args: Namespace) -> int:
+    """Download the model that fits this machine, and make it the assistant's."""
+    if args.action != "pull" or args.name:
+        raise UsageError("--recommended belongs to: gpudeck models pull --recommended")
+    offered = _recommended()
+    if not isinstance(offered, Recommendation):
+        raise UserError(offered)
+    if not args.json:
+        _print_offer(offered, f"Press Ctrl+C to stop. {offer_text.page(offered)}")
+    model = _downloaded(Pull(offered.model.name, offered.model.most_bytes))
+    with Client() as client:
+        client.configure(model_folder=model.path, model_device=offered.device)
+    return _print_model(model, args, f"is in use on {offered.device} (setting model_device)")
 
 
 def _list_served(args: Namespace) -> int:
@@ -158,8 +194,12 @@ def _add(args: Namespace) -> int:
 
 
 def _pull(args: Namespace) -> int:
-    """Download a model; keep what was downloaded if Ctrl+C interrupts it."""
     pull = Pull(args.name)
+    return _print_model(_downloaded(pull), args, f"is in {pull.folder}")
+
+
+def _downloaded(pull: Pull) -> Model:
+    """Download a model; keep what was downloaded if Ctrl+C interrupts it."""
     models: list[Model | None] = []
     errors: list[UserError] = []
 
@@ -187,7 +227,7 @@ def _pull(args: Namespace) -> int:
     if errors:
         raise errors[0]
     assert models[0] is not None, "only Ctrl+C stops a download early"
-    return _print_model(models[0], args, f"is in {pull.folder}")
+    return models[0]
 
 
 def _show_download(progress: FetchProgress) -> None:

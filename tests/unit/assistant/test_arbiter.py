@@ -18,6 +18,7 @@ from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.understand import Understood, is_unclear, understand_as
+from gpudeck.assistant.library import describe
 from gpudeck.assistant.query.request import Order, Query
 from gpudeck.assistant.query.table import ROWS, VERBS
 from gpudeck.assistant.query.written import read_request, request_schema
@@ -50,7 +51,7 @@ def noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     folder = tmp_path / "noise-7"
     write_hf(folder, to_hf(random_model(layers=1, channels=64, vocabulary=65536)))
     shutil.copy(vocabulary_file(), folder)
-    monkeypatch.setattr(arbiter, "READS", 0)
+    monkeypatch.setattr(describe, "ABLE", 0)
     return Settings(model_folder=str(folder), model_device="cpu")
 
 

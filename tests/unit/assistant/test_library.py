@@ -15,6 +15,7 @@ import torch
 
 from gpudeck.accel.rwkv.model import RWKV7
 from gpudeck.accel.serving import tiny as tiny_transformer
+from gpudeck.assistant.host.model_residency import gpu_bytes
 from gpudeck.assistant.library import hub as hubs
 from gpudeck.assistant.library import model_list
 from gpudeck.assistant.library.describe import describe
@@ -90,6 +91,13 @@ def test_the_description_says_why_a_model_cannot_be_used(tmp_path, tiny):
     assert "no model at" in str(describe(tmp_path / "nowhere").problem)
     (tmp_path / "x.pth").write_bytes(b"cos\nsystem\n(S'touch /tmp/never'\ntR.")
     assert "not a readable .pth file" in str(describe(tmp_path / "x.pth").problem)
+
+
+def test_a_gpu_is_leased_for_what_a_model_takes_there_not_for_its_files(tiny):
+    """The released models of 1.5 and 2.9 billion parameters are stored in 32 bits."""
+    weights = (tiny / "model.safetensors").stat().st_size
+    assert weights / 2 < gpu_bytes(str(tiny)) < weights
+    assert gpu_bytes(str(tiny / "nothing")) == 0, "loading it says what is wrong"
 
 
 @pytest.fixture
@@ -322,6 +330,12 @@ def test_a_fetch_that_is_cancelled_at_its_very_end_adds_no_model(hub):
 
     assert pull.run(cancel) is None
     assert model_list.listed_models() == ()
+
+
+def test_a_model_that_is_larger_than_offered_is_refused_before_anything_comes(hub):
+    with pytest.raises(UserError, match=r"lists .* for ada/tiny, and 0\.1 MiB were offered"):
+        Pull("ada/tiny", 2**20 // 8).run(lambda told: None)
+    assert hub.asked == []
 
 
 @pytest.mark.slow
