@@ -169,19 +169,21 @@ class Assistant:
         self,
         job: int | None = None,
         since: float | None = None,
-        when: When = "idle",
+        until: float | None = None,
         on_event: OnEvent | None = None,
         *,
         daily: bool = False,
         device: DeviceChoice = "auto",
         language: Language | None = None,
     ) -> Answer:
-        """Write a report on one job, or on everything since a time; it is `Answer.report`.
+        """Write a report on one job, or on everything between two times; it is `Answer.report`.
+
+        It waits for an idle GPU only if a language model on a GPU writes its text.
 
         Args:
             job: The number of the job; None for everything.
             since: Seconds since the epoch; None: the last ten minutes.
-            when: Write it now, or once the devices are idle.
+            until: Seconds since the epoch; None: now.
             on_event: As for `ask`.
             daily: Title it as the report on a day.
             device: `cpu` does not wait for a GPU.
@@ -189,7 +191,7 @@ class Assistant:
 
         Raises as `ask` does, and NotFound.
         """
-        request = m.Report(job, since, daily, when, self._new_id(), device, language)
+        request = m.Report(job, since, until, daily, self._new_id(), device, language)
         return self._converse(request, on_event, Answer)
 
     def complete(self, request: m.CompletionRequest, on_event: OnEvent | None = None) -> Completion:

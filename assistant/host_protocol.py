@@ -22,7 +22,7 @@ from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.errors import UserError
 
 When = Literal["now", "idle"]
-"""Write now, or once the devices are idle."""
+"""Answer now, or once the devices are idle."""
 
 DeviceChoice = Literal["auto", "cpu"]
 """auto: as the settings say, waiting for the GPU if somebody else needs it. cpu: without a wait."""
@@ -64,14 +64,18 @@ class Approve(msgspec.Struct, frozen=True, tag="approve"):
 
 
 class Report(msgspec.Struct, frozen=True, tag="report"):
-    """Ask for a report: on one job, or on everything since a time."""
+    """Ask for a report: on one job, or on everything between two times.
+
+    Only a model that the settings put on a GPU waits for an idle one.
+    """
 
     job: int | None = None
     since: float | None = None
     """Seconds since the epoch; None: the last ten minutes."""
+    until: float | None = None
+    """Seconds since the epoch; None: now."""
     daily: bool = False
     """It is the report on a day, and titled so."""
-    when: When = "idle"
     id: str = ""
     device: DeviceChoice = "auto"
     language: Language | None = None

@@ -79,7 +79,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class WriteBrief(msgspec.Struct, frozen=True):
-    """Write a brief of the last ten minutes once the devices are idle."""
+    """Write a brief of the last ten minutes."""
 
     def carry_out(self, call: Call) -> FinishedAnswer:
         """Return the brief."""

@@ -30,7 +30,7 @@ class WriteReport(msgspec.Struct, frozen=True):
 
         assistant = Assistant()
         call.on_cancel(assistant.cancel)
-        report = assistant.report(self.job, when="now").report
+        report = assistant.report(self.job).report
         assert report is not None
         save_report(report, Path(self.file))
 

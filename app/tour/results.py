@@ -59,7 +59,6 @@ class Brief(msgspec.Struct, frozen=True):
     """Markdown."""
     writer: str
     """`template` or `model NAME`."""
-    waited_for_idle: bool
 
 
 class Tour(msgspec.Struct, frozen=True):

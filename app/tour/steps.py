@@ -29,8 +29,8 @@ PAGE_S = 0.5
 """Seconds that a page is shown before its picture is taken, so that its data has arrived."""
 START_S = 30.0
 JOB_S = 3600.0
-IDLE_S = 10.0
-"""The longest wait for idle devices before the brief is written without waiting."""
+BRIEF_S = 10.0
+"""The longest wait for a GPU before the model writes the brief on the CPU."""
 LOG_INTERVAL_S = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 TRAINING = {"model": "tiny", "steps": "60", "batch": "8", "tokens": "128", "compile": "no"}
@@ -204,10 +204,8 @@ class TourSteps:
         return live
 
     def _write_brief(self) -> Brief:
-        """Press "Write a brief", which waits until the devices are idle."""
-        self._print.step(
-            f"Ask the assistant for a brief; it waits for idle devices, for {IDLE_S:.0f} s at most"
-        )
+        """Press "Write a brief"; a model on a GPU waits until that is idle."""
+        self._print.step("Ask the assistant for a brief")
         self._window.show_page("assistant")
         page = self._window.assistant.view
         conversation = page.conversation
@@ -217,22 +215,22 @@ class TourSteps:
         def answered() -> bool:
             if conversation.busy and (note := conversation.messages[-1].note):
                 waited = time.monotonic() - started
-                self._print.progress(f"{waited:.0f} of {IDLE_S:.0f} s: {note}")
+                self._print.progress(f"{waited:.0f} of {BRIEF_S:.0f} s: {note}")
             return not conversation.busy
 
-        idle = self._session.until(answered, IDLE_S)
+        written = self._session.until(answered, BRIEF_S)
         clear_progress()
-        if not idle:
-            self._print.detail(f"still busy after {IDLE_S:.0f} s: the brief is written now")
+        if not written:
+            self._print.detail(f"not there after {BRIEF_S:.0f} s: the brief is written on the CPU")
             page.composer.stop.click()
-            self._session.show_brief(Assistant().report(when="now"))
+            self._session.show_brief(Assistant().report(device="cpu"))
         message = conversation.messages[-1]
         if message.state != "done":
             raise UserError(phrase("the assistant wrote no brief: {note}", note=message.note))
         self._print.detail(f"brief written by: {message.writer}")
         for ending in (".html", ".pdf"):
             save_report(unpacked(message.report), self._out / f"report{ending}")
-        return Brief(message.text, message.writer, idle)
+        return Brief(message.text, message.writer)
 
     def _picture_all(self) -> list[str]:
         self._print.step("Take pictures of every page, light and dark, at two sizes")

@@ -105,7 +105,7 @@ def handle_report(request: Report, context: RequestContext) -> Answer:
         if request.job is not None:
             return _write_report(of_job(daemon, request.job), answering, words(language))
         since = time.time() - RECENT_S if since is None else since
-        material = of_span(daemon, since, "daily" if request.daily else "span")
+        material = of_span(daemon, since, "daily" if request.daily else "span", request.until)
         return _write_report(material, answering, words(language))
 
     return _in_context(request, context, write)
@@ -129,19 +129,17 @@ def _in_context(
 ) -> Answer:
     """Wait for idle devices if asked to, run the work, and sign its answer."""
     began = time.monotonic()
-    if request.when == "idle":
-        _wait_until_idle(request, context)
+    if isinstance(request, Ask) and request.when == "idle":
+        _wait_until_idle(context)
     with Client(start=False) as daemon:
         writer = AnswerWriter(context, daemon.snapshot().settings)
         answer = work(AnswerContext(daemon, writer, context))
     return writer.sign(answer, time.monotonic() - began)
 
 
-def _wait_until_idle(request: Ask | Report, context: RequestContext) -> None:
+def _wait_until_idle(context: RequestContext) -> None:
     channel = context.channel
     with Client(start=False) as daemon:
-        if isinstance(request, Report) and request.job is not None:
-            daemon.job(request.job)  # a job that does not exist is an error now, not after the wait
         wait_until_idle(
             daemon.subscribe(),
             channel.stop.is_set,

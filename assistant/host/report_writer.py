@@ -5,9 +5,9 @@
 It writes a report after each long job and once a day, into the folder of reports. It is a process
 of its own because the window and the assistant's process may have ended when a job ends at night,
 and the daemon must not know the assistant. The daemon starts it while the settings ask for reports
-(`gpudeck.scheduler.services.report_service`), and it ends with the daemon. It waits for idle
-devices itself, so no person's question waits behind a report. The list of reports to write is on
-disk and survives the end of this process.
+(`gpudeck.scheduler.services.helper_service`), and it ends with the daemon. A report waits for an
+idle GPU only if a model on a GPU writes its text; nobody's question waits behind it. The list of
+reports to write is on disk and survives the end of this process.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ import logging
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 
 import msgspec
 
 from gpudeck.assistant.client import Assistant
-from gpudeck.assistant.idle import Cancelled, wait_until_idle
 from gpudeck.assistant.reports import files
 from gpudeck.assistant.reports.markdown import digest
 from gpudeck.assistant.reports.report import Report
@@ -39,8 +37,6 @@ from gpudeck.scheduler.notices.envelope import COMMAND, Envelope
 from gpudeck.scheduler.notices.notice import Notice
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import DaemonGone, NotFound, UserError
-from gpudeck.scheduler.protocol.settings import Settings
-from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 POLL_S = 10.0
 """The time between two checks for jobs that have ended."""
@@ -51,49 +47,24 @@ RETRY_S = 60.0
 _LOG = logging.getLogger("report writer")
 
 
-class ReportWriter:
-    """Find the reports that are due, wait for idle devices, and write them. Every call blocks."""
+def write_due_reports() -> bool:
+    """Write all reports that are due now. Return False if the settings ask for none.
 
-    def __init__(self) -> None:
-        self._settings = Settings()
-
-    def write_due_reports(self) -> bool:
-        """Write all reports that are due now. Return False if the settings ask for none.
-
-        Raises DaemonGone and UserError.
-        """
-        with Client(start=False) as daemon:
-            self._settings = daemon.snapshot().settings
-            backlog = load()
-            if self._settings.reports:
-                backlog = add_ended_jobs(daemon, backlog, self._settings, time.time())
-                save(backlog)
-        while self._settings.reports and self._is_any_due(backlog):
-            if self._wait_until_idle():
-                settings = self._settings
-                backlog = _write_next(backlog, settings.webhook * settings.report_digest)
-        if not self._settings.reports:
-            forget()  # no report is written later on jobs that end while reports are off
-        return self._settings.reports
-
-    def _is_any_due(self, backlog: ReportBacklog) -> bool:
-        return bool(backlog.jobs) or is_daily_report_due(backlog, self._settings, time.time())
-
-    def _wait_until_idle(self) -> bool:
-        """Wait for idle devices. Return False once the settings ask for no report any more."""
-
-        def with_settings(snapshots: Iterator[Snapshot]) -> Iterator[Snapshot]:
-            for snapshot in snapshots:
-                self._settings = snapshot.settings
-                yield snapshot
-
-        with Client(start=False) as daemon:
-            snapshots = with_settings(daemon.subscribe(live=False))
-            try:
-                wait_until_idle(snapshots, lambda: not self._settings.reports)
-            except Cancelled:
-                return False
-        return True
+    Raises DaemonGone and UserError.
+    """
+    with Client(start=False) as daemon:
+        settings, backlog = daemon.snapshot().settings, load()
+        if settings.reports:
+            backlog = add_ended_jobs(daemon, backlog, settings, time.time())
+            save(backlog)
+        while settings.reports and (
+            backlog.jobs or is_daily_report_due(backlog, settings, time.time())
+        ):
+            backlog = _write_next(backlog, settings.webhook * settings.report_digest)
+            settings = daemon.snapshot().settings
+    if not settings.reports:
+        forget()  # no report is written later on jobs that end while reports are off
+    return settings.reports
 
 
 def _write_next(backlog: ReportBacklog, webhook: str) -> ReportBacklog:
@@ -105,9 +76,9 @@ def _write_next(backlog: ReportBacklog, webhook: str) -> ReportBacklog:
     done = backlog.without_first() if backlog.jobs else backlog.with_daily_report_until(now)
     try:
         if backlog.jobs:
-            report = assistant.report(backlog.jobs[0], when="now").report
+            report = assistant.report(backlog.jobs[0]).report
         else:
-            report = assistant.report(since=backlog.day, when="now", daily=True).report
+            report = assistant.report(since=backlog.day, daily=True).report
         assert report is not None, "the assistant answers a report request with a report"
         _LOG.info("wrote %s", files.keep(report))
         if report.kind == "daily" and webhook:
@@ -145,13 +116,13 @@ def main() -> int:
     """Write reports until the daemon ends or the settings ask for none; return the exit status."""
     # A killed daemon left the other one; it goes on with the next daemon.
     lock = paths.home() / "scribe.lock"
-    return run_alone(lock, "another process writes the reports", lambda: _work(ReportWriter()))
+    return run_alone(lock, "another process writes the reports", _work)
 
 
-def _work(writer: ReportWriter) -> int:
+def _work() -> int:
     while True:
         try:
-            if not writer.write_due_reports():
+            if not write_due_reports():
                 return 0
             time.sleep(POLL_S)
         except DaemonGone:

@@ -56,7 +56,7 @@ def compose(
         report = Query(
             "report",
             jobs=questions.jobs(),
-            time=questions.time(),
+            time=questions.covered(),
             text="pdf" if "pdf" in form else "",
         )
         return Composed(report, head=head)

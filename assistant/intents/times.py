@@ -247,6 +247,26 @@ def read_time(tokens: Sequence[Token], now: float) -> Reading | None:
     return None
 
 
+_PERIODS = {
+    1 / 24: "hourly|stundlich",
+    1: r"daily|tages\w|taglich|quotidien|journalier|diari[oa]",
+    7: r"weekly|wochen(?!ende)\w|wochentlich|hebdo|semanal",
+    30: r"monthly|monats\w|monatlich|mensuel|mensual",
+    91: r"quarterly|quartals\w|vierteljahr|trimestriel|trimestral",
+    365: r"yearly|annual|jahres\w|jahrlich|annuel|anual",
+}
+"""The words that say how long a time a report covers, by its days."""
+
+
+def read_period(text: str, now: float) -> Span | None:
+    """Return the time that a weekly, monthly or other regular report covers, or None."""
+    said = unaccented(text.casefold())
+    for days, words in _PERIODS.items():
+        if re.search(rf"\b(?:{words})", said):
+            return Span(now - days * _SECONDS["d"], now)
+    return None
+
+
 def _dated(tokens: Sequence[Token], now: float) -> list[Token]:
     """Return the tokens with dates in place of days of a month: `3 November`, `the 14th`."""
     found = list(tokens)

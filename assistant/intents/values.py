@@ -22,7 +22,7 @@ from gpudeck.assistant.intents.names import Known, named
 from gpudeck.assistant.intents.priorities import priority_of
 from gpudeck.assistant.intents.setting_words import find_setting
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.intents.times import PARTS, read_time
+from gpudeck.assistant.intents.times import PARTS, read_period, read_time
 from gpudeck.assistant.intents.tokens import Token, tokens, unaccented
 from gpudeck.assistant.query.conversion import convert, kind_of
 from gpudeck.assistant.query.request import NEWEST, Span, Target
@@ -200,6 +200,8 @@ class Values:
                 found = next(filter(None, of_today), None)
             if found is None and field == "time":  # its letters may lack an article
                 found = read_time(tokens(self.text), self.now)
+            if found is None and (period := read_period(letters, self.now)) is not None:
+                return period
             if found is None and not NOW.fullmatch(letters):
                 raise Unread(letters)
             return found.span if found is not None else None
@@ -210,6 +212,11 @@ class Values:
         if "@same" in self.marked(field):
             return self.state.last.time if self.state.last else None
         return None
+
+    def covered(self) -> Span | None:
+        """Return the time that a report covers: one that is named, or that of its kind."""
+        form = " ".join(self.letters("format"))
+        return self.time() or read_period(form, self.now) or read_period(self.outside(), self.now)
 
     def _latest(self, span: Span) -> Span:
         """Return the time of an hour that is said in words, which may be in the afternoon."""

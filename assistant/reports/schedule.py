@@ -1,6 +1,6 @@
 """Remember which automatic reports are still to be written.
 
-This is kept on disk, so that a long wait for idle devices survives any end of the process.
+This is kept on disk, so that a long wait for an idle GPU survives any end of the process.
 """
 
 from __future__ import annotations

@@ -295,8 +295,9 @@ class PersonalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         About(
             "Assistant",
             "Report on jobs",
-            "Write an HTML report on each job that ran this long. It is written once the "
-            "devices are idle; the newest 200 are kept in the reports folder. off: never.",
+            "Write an HTML report on each job that ran this long. A language model on a GPU "
+            "writes it once that GPU is idle, and the templates at once. The newest 200 are "
+            "kept in the reports folder. off: never.",
             unit="min",
             measure="min or longer",
         ),
@@ -308,8 +309,9 @@ class PersonalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         About(
             "Assistant",
             "Daily report",
-            "When to write a report of the day, such as 08:00. It covers everything since "
-            "the last one, and waits while the devices are busy. Empty: never.",
+            "When to write a report of the day, such as 08:00, or of the night, such as 03:00. It "
+            "covers everything since the last one, and goes to the reports folder. A language "
+            "model on a GPU writes it once that GPU is idle. Empty: never.",
         ),
     ] = ""
     report_language: Annotated[

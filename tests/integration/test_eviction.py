@@ -24,6 +24,7 @@ from gpudeck.accel.serving.request import Sampling
 from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.completion import Wanted
 from gpudeck.assistant.host_protocol import Chunk, CompletionRequest, Event
+from gpudeck.assistant.idle import Cancelled
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings
 from gpudeck.scheduler.protocol.bookings import Booking
@@ -332,7 +333,7 @@ def test_a_report_is_continued_from_its_tokens_and_facts_after_a_kill(
 ) -> None:
     before: list[tuple[bytes, bytes]] = []
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(Assistant().report, when="now")
+        asked = pool.submit(Assistant().report)
         for more in (
             40,
             300,
@@ -353,6 +354,24 @@ def test_a_report_is_continued_from_its_tokens_and_facts_after_a_kill(
     assert before[1][1] == before[2][1] == kept
     assert "the text of the model noise-7 was refused" in answer.text
     eventually(lambda: not list((paths.home() / "unfinished").iterdir()))
+
+
+def test_a_report_that_a_model_writes_waits_for_its_gpu_and_says_so(
+    deck: Client, gpu: Path, model: None, tmp_path: Path
+) -> None:
+    assistant, heard, go = Assistant(), Listener(), tmp_path / "go"
+    waits = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
+    job = deck.submit(python(waits, go), gpus=1)
+    running(deck, job)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(assistant.report, on_event=heard)
+        eventually(lambda: heard.may_use_cpu and f"job {job.id}" in heard.reasons[-1], 60.0)
+        assert heard.reasons[-1].startswith("waiting for the GPU (")
+        assistant.cancel()
+        with pytest.raises(Cancelled):
+            asked.result(30.0)
+    go.touch()
+    deck.wait(job.id, 30.0)
 
 
 def unfinished() -> tuple[bytes, bytes]:

@@ -202,7 +202,7 @@ def test_answers_in_four_languages_quote_them_and_propose_nothing(world: World) 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
 def test_reports_hold_them_as_text(world: World, qapp: object, language: Language) -> None:
     for job in (world.printed, world.jobs[0], None):
-        answer = Assistant().report(job, None, "now", language=language, daily=job is None)
+        answer = Assistant().report(job, language=language, daily=job is None)
         report = answer.report
         assert report is not None
         text, page = markdown(report), html(report)

@@ -86,7 +86,7 @@ def test_a_report_has_no_english_sentence(
     deck: Client, qapp: object, language: Language, about: str
 ) -> None:
     job = _SUBMITTED.get(about)
-    answer = Assistant().report(job, None, "now", language=language, daily=about == "day")
+    answer = Assistant().report(job, language=language, daily=about == "day")
     assert answer.report is not None
     for ending, whole in written(answer.report).items():
         text = _TYPED.sub(" ", whole)

@@ -1,4 +1,4 @@
-"""A real process writes automatic reports once the devices are idle, and remembers what is left."""
+"""A real process writes automatic reports, and remembers what is left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudeck.assistant.host.report_writer import ReportWriter
+from gpudeck.assistant.host.report_writer import write_due_reports
 from gpudeck.assistant.reports import files, schedule
 from gpudeck.assistant.reports.material import of_span
 from gpudeck.assistant.reports.schedule import (
@@ -53,7 +53,7 @@ def test_the_backlog_is_deleted_when_the_settings_want_no_reports(
     deck: Client, state: Path
 ) -> None:
     save(ReportBacklog(0.0, 0.0, 0.0, (), (1,)))
-    assert ReportWriter().write_due_reports() is False
+    assert write_due_reports() is False
     assert list((state / "reports").iterdir()) == []
     assert load().began == pytest.approx(time.time(), abs=60), (
         "what ended while it was off is not reported on later"

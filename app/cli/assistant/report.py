@@ -17,7 +17,9 @@ from gpudeck.language.languages import LANGUAGES
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
-DAY_S = 86400.0
+_DAY_S = 86400.0
+_DAYS = {"daily": 1, "weekly": 7, "monthly": 30}
+"""The options that name how long a time the report covers, in days."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -36,14 +38,26 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="report on everything since this time: 24h (24 hours ago), or a date "
         "(2026-11-20T14:30)",
     )
-    subject.add_argument("--daily", action="store_true", help="report on the last 24 hours")
+    for name, days in _DAYS.items():
+        subject.add_argument(
+            f"--{name}",
+            action="store_const",
+            const=days * _DAY_S,
+            dest="covered",
+            help=f"report on the last {f'{days} days' if days > 1 else '24 hours'}",
+        )
     add = parser.add_argument
+    add(
+        "--until",
+        type=arguments.moment,
+        metavar="WHEN",
+        help="end the report at this time, with --since, such as a date (default: now)",
+    )
     add(
         "--format",
         choices=("md", "html", "pdf"),
         help="format of the report (default: from the ending of FILE, or md)",
     )
-    add("--now", action="store_true", help="do not wait for an idle device")
     add(
         "--cpu",
         action="store_true",
@@ -59,13 +73,17 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Print the report, or write it to a file."""
+    if args.until is not None and (args.since is None or args.until <= args.since):
+        raise UsageError(
+            "--until needs an earlier --since, e.g. --since 2026-11-20 --until 2026-11-21"
+        )
     ending = _ending(args)
     answer = Assistant().report(
         args.job,
-        time.time() - DAY_S if args.daily else args.since,
-        "now" if args.now else "idle",
+        args.since if args.covered is None else time.time() - args.covered,
+        args.until,
         show_event,
-        daily=args.daily,
+        daily=args.covered == _DAY_S,
         device=device(args),
         language=args.language,
     )

@@ -31,6 +31,7 @@ from gpudeck.scheduler.devices.processes import ProcessTable
 from gpudeck.scheduler.protocol import paths, settings
 from gpudeck.scheduler.protocol.errors import DaemonGone, NotFound, UserError
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.scheduler.protocol.snapshot import Busy
 from gpudeck.scheduler.protocol.wire import Connection
 from tests.support import eventually
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
@@ -122,7 +123,7 @@ def test_a_report_on_a_job_says_how_it_ended(home) -> None:
         failed = daemon.wait(
             daemon.submit([sys.executable, "-c", "raise SystemExit(3)"], name="bad").id, timeout=30
         )
-    answer = Assistant().report(job=done.id, when="now")
+    answer = Assistant().report(job=done.id)
     assert answer.role == "report"
     assert f"Job {done.id}: greet \\*all\\*" in answer.text
     assert "It is done. It ran for " in answer.text
@@ -139,13 +140,43 @@ def test_a_summary_of_a_time_names_the_time_once(home) -> None:
     assert "energy" not in text, "nothing was read yesterday"
 
 
+def test_a_report_of_the_template_does_not_wait_for_idle_devices(home) -> None:
+    heard: list[Event] = []
+    answer = Assistant().report(on_event=heard.append)
+    assert answer.report is not None and answer.writer == "template"
+    with Client() as daemon:
+        assert all(isinstance(state.use, Busy) for state in daemon.snapshot().devices)
+    assert not [e for e in heard if isinstance(e, Waiting) and "idle" in str(e.reason)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "days"),
+    [
+        ("write a weekly report", 7),
+        ("rapport hebdo", 7),
+        ("Erstellen Sie mir bitte einen Monatsbericht.", 30),
+        ("write a report", 1),
+    ],
+)
+def test_a_report_covers_the_time_that_it_is_asked_for(home, asked: str, days: int) -> None:
+    report = Assistant().ask(asked).report
+    assert report is not None
+    assert report.until - report.since == pytest.approx(days * 86400.0, abs=2.0)
+
+
+def test_a_report_of_yesterday_ends_at_midnight(home) -> None:
+    report = Assistant().ask("write a report of yesterday").report
+    midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    assert report is not None and (report.kind, report.until) == ("daily", midnight)
+
+
 def test_a_job_that_does_not_exist(home) -> None:
     with pytest.raises(NotFound):
-        Assistant().report(job=4711, when="now")
+        Assistant().report(job=4711)
     assert "There is no job 4711" in Assistant().ask("what about job 4711?").text
 
 
-def test_a_question_is_answered_while_a_report_waits_for_idle_devices(home) -> None:
+def test_a_question_is_answered_while_another_waits_for_idle_devices(home) -> None:
     assistant, waits = Assistant(), threading.Event()
     reasons: list[str] = []
     ended = threading.Event()
@@ -158,7 +189,7 @@ def test_a_question_is_answered_while_a_report_waits_for_idle_devices(home) -> N
 
     def brief() -> None:
         with pytest.raises(Cancelled):
-            assistant.report(when="idle", on_event=on_event)
+            assistant.ask("what happened?", "idle", on_event)
         ended.set()
 
     first = threading.Thread(target=brief)
@@ -188,7 +219,7 @@ def test_a_benchmark_works_alone_and_is_cancelled_at_once_while_it_waits(
         ended.append(word)
 
     report = threading.Thread(
-        target=run, args=(lambda e: first.report(when="idle", on_event=e), "idle", waits)
+        target=run, args=(lambda e: first.ask("what happened?", "idle", e), "idle", waits)
     )
     report.start()
     assert waits.wait(20)
@@ -252,7 +283,7 @@ def test_a_person_is_answered_before_the_programs_that_came_first(
         assert not thread.is_alive()
 
 
-def test_a_report_that_waits_goes_on_with_the_cpu_when_asked_to(home) -> None:
+def test_an_answer_that_waits_goes_on_with_the_cpu_when_asked_to(home) -> None:
     assistant = Assistant()
     told: list[bool] = []
 
@@ -260,7 +291,7 @@ def test_a_report_that_waits_goes_on_with_the_cpu_when_asked_to(home) -> None:
         if isinstance(event, Waiting) and event.cpu:
             told.append(assistant.use_cpu())
 
-    assert assistant.report(when="idle", on_event=on_event).writer == "template"
+    assert assistant.ask("what happened?", "idle", on_event).writer == "template"
     assert told == [True]
     assert not assistant.use_cpu(), "there is nothing left that waits"
 
@@ -283,7 +314,7 @@ def test_a_completion_needs_a_model_and_stops_at_a_stop_text(home, model_folder,
 def test_a_killed_client_blocks_nobody(home) -> None:
     code = (
         "from gpudeck.assistant.client import Assistant\n"
-        "Assistant().report(when='idle', on_event=lambda e: print(e, flush=True))"
+        "Assistant().ask('what happened?', 'idle', lambda e: print(e, flush=True))"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
@@ -361,7 +392,7 @@ def test_if_a_model_does_not_load_the_template_answers_and_says_why(
     if problem == "code":
         torch.save({"x": os.getcwd}, folder / "m.pth")
     configure(model_folder=str(folder))
-    answer = Assistant().report(when="now")
+    answer = Assistant().report()
     assert answer.writer == "template"
     line = answer.text.split("Written from the template: ")[1]
     assert {

@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 
 from gpudeck.assistant.intents.moments import length_of, moment_of
-from gpudeck.assistant.intents.times import read_time
+from gpudeck.assistant.intents.times import read_period, read_time
 from gpudeck.assistant.intents.tokens import tokens
 from gpudeck.language.words import words
 
@@ -54,6 +54,20 @@ def test_spans_of_time(berlin: None, said: str, span: tuple[str, str]) -> None:
     assert found is not None
     ends = (found.span.since, found.span.until)
     assert tuple(datetime.fromtimestamp(end).strftime("%d %H:%M") for end in ends) == span
+
+
+PERIODS = {
+    "weekly": 7, "Wochenbericht": 7, "hebdomadaire": 7, "semanal": 7, "wöchentliche": 7,
+    "monthly": 30, "Monatsbericht": 30, "mensuel": 30, "mensual": 30,
+    "Daily": 1, "Tagesbericht": 1, "quotidien": 1, "diario": 1, "annual": 365,
+    "Wochenende": 0, "the jobs of GPU 3": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "days"), PERIODS.items())
+def test_what_a_regular_report_covers(said: str, days: int) -> None:
+    found = read_period(said, 1e9)
+    assert (found and (found.since, found.until)) == ((1e9 - days * 86400, 1e9) if days else None)
 
 
 CALENDAR = {
