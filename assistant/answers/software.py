@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpudeck.accel.attention.on_card import Shape
 from gpudeck.assistant.answers.values import cell, names, sheet, why_absent
 from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.query.attention_on_card import Shape
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Row, Rows, Value, number
 from gpudeck.language.words import Words

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from gpudeck.accel.attention.on_card import Shape, expect, is_installed
 from gpudeck.assistant.facts.phrases import plain
+from gpudeck.assistant.query.attention_on_card import Shape, expect, is_installed
 from gpudeck.assistant.query.devices import chosen
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows

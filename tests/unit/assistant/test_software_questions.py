@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gpudeck.accel.attention.on_card import Shape, expect
 from gpudeck.assistant.answers import answer
 from gpudeck.assistant.intents.composed import compose
 from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.query import printed
 from gpudeck.assistant.query.attention import attention, shape_of
+from gpudeck.assistant.query.attention_on_card import Shape, expect
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.versions import versions
 from gpudeck.assistant.reader.reading import Reading
