@@ -184,21 +184,26 @@ def _compute_rate(reading: Reading) -> TileMetric:
     if not rate or error is None:
         return msgspec.structs.replace(shown, slim_text="")
     types = rates_by_type(reading)
+    told = significant(rate)
+    if not reading.precision:
+        told = tr("{rate} (FP8: {more})", rate=told, more=significant(2 * rate))
     return msgspec.structs.replace(
         shown,
-        text=f"≈ {significant(rate)} ±{error:.0f} %",
+        text=f"≈ {told} ±{error:.0f} %",
         tooltip=f"{types}: {shown.tooltip}" if types else shown.tooltip,
         slim_text="",
+        short_text=f"≈ {told}",
     )
 
 
 def rates_by_type(reading: Reading) -> str:
     """Return what the counters mean for each data type, which they cannot tell apart.
 
-    Empty where nothing is computed, or the rate does not come from the counters.
+    Empty where nothing is computed, the jobs state a type, or the rate does not come from the
+    counters.
     """
     error, rate = reading.values.get("tflops_error"), reading.values.get("tflops")
-    if not rate or error is None:
+    if not rate or error is None or reading.precision:
         return ""
     return tr(
         "{half} TFLOP/s if this is FP16, BF16 or FP32, {quarter} if FP8, {full} if TF32, each "
@@ -210,9 +215,13 @@ def rates_by_type(reading: Reading) -> str:
     )
 
 
-def _with_peak_share(shown: TileMetric, device: str) -> TileMetric:
+_PEAKS = {"fp8": "fp8", "tf32": "tf32", "bf16": "bfloat16", "fp16": "float16"}
+"""The data types that jobs state, as the table of peaks names them."""
+
+
+def _with_peak_share(shown: TileMetric, device: str, precision: str) -> TileMetric:
     """Add which share of the card's peak a rate is, where that is known."""
-    found = peak_share(device, shown.value) if shown.value else None
+    found = peak_share(device, shown.value, precision) if shown.value else None
     if found is None:
         return shown
     percent, peak, precision = found
@@ -223,7 +232,10 @@ def _with_peak_share(shown: TileMetric, device: str) -> TileMetric:
         peak=significant(peak),
     )
     return msgspec.structs.replace(
-        shown, text=text, tooltip=f"{shown.tooltip}\n{about}", short_text=shown.text
+        shown,
+        text=text,
+        tooltip=f"{shown.tooltip}\n{about}",
+        short_text=shown.short_text or shown.text,
     )
 
 
@@ -297,7 +309,9 @@ def _tile(
         reading = Reading("", 0.0, {}, absent=dict.fromkeys(HEADLINE, why))
     usage, holder, tooltip = _holder(state, jobs)
     metrics = [metric(reading) for metric in METRICS]
-    metrics[COMPUTE_RATE] = _with_peak_share(metrics[COMPUTE_RATE], device.name)
+    metrics[COMPUTE_RATE] = _with_peak_share(
+        metrics[COMPUTE_RATE], device.name, _PEAKS.get(reading.precision, "")
+    )
     # a badge says that it is a replay
     name = card_name(device.name).removeprefix("NVIDIA ")
     return Tile(

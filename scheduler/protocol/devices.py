@@ -119,6 +119,11 @@ class Device(msgspec.Struct, frozen=True):
         return self.instance or f"{self.index}"
 
 
+RATE_OF_TYPES = {"fp16": 1.0, "bf16": 1.0, "fp8": 2.0, "tf32": 0.5}
+"""The FLOPs of a data type for each that the counters of a GPU tell, which cannot tell types apart
+(`gpudeck.scheduler.devices.nvidia.gpm`)."""
+
+
 class Reading(msgspec.Struct, frozen=True):
     """Hold everything that was read from one device at one moment.
 
@@ -145,6 +150,8 @@ class Reading(msgspec.Struct, frozen=True):
     """The names of the programs that draw on it."""
     asleep: float | None = None
     """When the device was found asleep, in seconds since the epoch; None while it is awake."""
+    precision: str = ""
+    """The data type that its jobs state, for which TFLOP/s are told; empty: they state none."""
 
     def get(self, field: str) -> float | NA:
         """Return the field's value, or NA with the cause."""

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypedDict
 from gpudeck.language.numbers import span
 from gpudeck.language.text import Bytes, Listed, Message, Span, Text, phrase
 from gpudeck.scheduler.protocol.containers import container_problem, with_engine
+from gpudeck.scheduler.protocol.devices import RATE_OF_TYPES
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Inherited, Spec
 from gpudeck.scheduler.protocol.place import Place
@@ -68,6 +69,7 @@ class JobOptions(TypedDict, total=False):
     nice: int
     host_memory: int | str
     cpus: float
+    precision: str
     notes: str
     tags: Sequence[str]
     notify: Sequence[str]
@@ -145,6 +147,19 @@ def _check_signal(name: str, text: str) -> None:
                 text=repr(text[:40]),
             )
         )
+
+
+def _parse_precision(text: str) -> str:
+    """Read a data type, such as fp8. Raises UserError."""
+    if text and text not in RATE_OF_TYPES:
+        raise UserError(
+            phrase(
+                "expected a data type: {types}; got {text}",
+                types=Listed(tuple(RATE_OF_TYPES), "or"),
+                text=repr(text[:40]),
+            )
+        )
+    return text
 
 
 def parse_time(text: str) -> float:
@@ -307,6 +322,12 @@ JOB_OPTIONS = (
         editable=False,
     ),
     JobOption(
+        "precision", "Computes in",
+        f"the data type in which the job mostly computes ({', '.join(RATE_OF_TYPES)}), so that the "
+        "TFLOP/s of its GPUs are told for it: the counters of a GPU cannot tell types apart",
+        _parse_precision, "TYPE", write=str.upper, local=True,
+    ),
+    JobOption(
         "container", "Container",
         "run the command in a container of this image, with the job's GPUs and folder, e.g. "
         "pytorch/pytorch or podman:IMAGE (also docker: and apptainer:)",
@@ -362,6 +383,7 @@ def check_limits(spec: Spec) -> None:
             )
     if spec.resumable:
         _check_signal(spec.resumable, spec.resumable)
+    _parse_precision(spec.precision)
     if spec.container and (problem := container_problem(spec.container, (spec.cwd, *spec.mounts))):
         raise UserError(problem)
     if spec.mounts and not spec.container:

@@ -90,6 +90,8 @@ class Spec(msgspec.Struct, frozen=True, gc=False):
     """Bytes of the machine's memory that it may use; 0: any."""
     cpus: float = 0.0
     """How many processors' time it may use; 0: any."""
+    precision: str = ""
+    """The data type in which it mostly computes (see `devices.RATE_OF_TYPES`); empty: not said."""
     inherited: Inherited | None = None
     """What it inherits from the process that submitted it; None: from its runner."""
     container: str = ""

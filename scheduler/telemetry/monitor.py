@@ -23,7 +23,7 @@ from gpudeck.scheduler.protocol.busy_causes import (
     Removed,
     Reserved,
 )
-from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.devices import RATE_OF_TYPES, Device, Reading
 from gpudeck.scheduler.protocol.jobs import Job, Progress, held_devices
 from gpudeck.scheduler.protocol.settings import Settings, is_quiet, listed
 from gpudeck.scheduler.protocol.snapshot import DeviceState
@@ -97,7 +97,7 @@ class Monitor:
     def add(self, readings: Sequence[Reading], jobs: Sequence[Job]) -> list[Reading]:
         """Take in one moment; return the readings as they are shown and stored."""
         self._current = frozenset(r.device for r in readings)
-        counted = [self._with_counted_flops(r, jobs) for r in readings]
+        counted = [self._with_counted_flops(_in_stated_type(r, jobs), jobs) for r in readings]
         for reading in counted:
             self._latest[reading.device] = reading
             samples = self._samples.setdefault(reading.device, deque())
@@ -211,6 +211,28 @@ class Monitor:
             absent={f: cause for f, cause in reading.absent.items() if f not in _COUNTED},
             methods={**reading.methods, "tflops": method},
         )
+
+
+def _in_stated_type(reading: Reading, jobs: Sequence[Job]) -> Reading:
+    """Tell the rate of the counters for the data type that all jobs on the device state."""
+    holders = [job for job in jobs if reading.device in held_devices(job)]
+    types = {job.spec.precision for job in holders}
+    if len(types) != 1 or "" in types or "tflops_error" not in reading.values:
+        return reading
+    (precision,) = types
+    method = phrase(
+        "for {type}, as {jobs} states; {method}",
+        type=precision.upper(),
+        jobs=list_jobs(tuple(job.id for job in holders)),
+        method=reading.methods.get("tflops", ""),
+    )
+    rate = RATE_OF_TYPES[precision] * reading.values.get("tflops", 0.0)
+    return msgspec.structs.replace(
+        reading,
+        values={**reading.values, "tflops": rate},
+        methods={**reading.methods, "tflops": method},
+        precision=precision,
+    )
 
 
 def waits_for_gpu(job: Job, now: float) -> bool:

@@ -36,7 +36,8 @@ def test_tflops_of_counters_are_shown_with_their_error_and_for_each_data_type():
     reading = msgspec.structs.replace(state.reading, values=values)
     state = msgspec.structs.replace(state, reading=reading)
     shown = tiles(msgspec.structs.replace(made, devices=(state,)))[0].metrics[2]
-    assert shown.text == "≈ 740 ±12 % · 75 % of peak"
+    assert shown.text == "≈ 740 (FP8: 1480) ±12 % · 75 % of peak"
+    assert shown.short_text == "≈ 740 (FP8: 1480)", "the range stays where there is less room"
     assert shown.tooltip.startswith(
         "740 TFLOP/s if this is FP16, BF16 or FP32, 1480 if FP8, 370 if TF32, each ±12 %: "
         + snapshots.TFLOPS_METHOD
@@ -50,6 +51,18 @@ def test_tflops_of_counters_are_shown_with_their_error_and_for_each_data_type():
         "±12 %",
         "TFLOP/s",
     ]
+
+
+def test_a_rate_in_the_type_that_a_job_states_has_no_other_and_the_peak_of_that_type():
+    made = snapshots.gpu_snapshot()
+    (state,) = made.devices
+    values = {**state.reading.values, "tflops": 1187.0, "tflops_error": 4.0}
+    reading = msgspec.structs.replace(state.reading, values=values, precision="fp8")
+    made = msgspec.structs.replace(made, devices=(msgspec.structs.replace(state, reading=reading),))
+    shown = tiles(made)[0].metrics[2]
+    assert shown.text == "≈ 1187 ±4 % · 60 % of peak"
+    assert "peak of this card for FP8 is 1979 TFLOP/s" in shown.tooltip
+    assert rate_lines(made) == []
 
 
 def test_a_gpu_that_computes_nothing_has_no_uncertain_rate():

@@ -145,6 +145,35 @@ def test_a_job_that_counts_is_believed_before_the_counters() -> None:
     assert other.values["tflops"] == 1.0, "not on a device it does not hold"
 
 
+def in_type(number: int, precision: str) -> Job:
+    held = job(number, device="GPU-0")
+    return msgspec.structs.replace(
+        held, spec=msgspec.structs.replace(held.spec, precision=precision)
+    )
+
+
+def test_the_counters_are_told_for_the_type_that_the_jobs_state() -> None:
+    monitor = watching(GPU)
+    values = {"tflops": 600.0, "tflops_error": 4.0, "tflops_gpm": 600.0}
+    read = reading(NOW + 1, values=values, methods={"tflops": "by counters"})
+    (shown,) = monitor.add([read], [in_type(3, "fp8")])
+    assert shown.values == {"tflops": 1200.0, "tflops_error": 4.0, "tflops_gpm": 600.0}
+    assert str(shown.methods["tflops"]) == "for FP8, as job 3 states; by counters"
+    assert shown.precision == "fp8"
+    (half,) = monitor.add([read], [in_type(3, "tf32"), in_type(4, "tf32")])
+    assert half.values["tflops"] == 300.0
+    for jobs in ([in_type(3, "fp8"), in_type(4, "")], [in_type(3, "fp8"), in_type(4, "bf16")], []):
+        assert monitor.add([read], jobs) == [read], "nothing is known of the types together"
+
+
+def test_what_a_job_counts_is_not_doubled_by_the_type_that_it_states() -> None:
+    monitor = watching(GPU)
+    monitor.add_progress(3, [Progress(1, 10, "", 0.0, NOW), Progress(2, 10, "", 5e12, NOW + 0.5)])
+    values = {"tflops": 9.0, "tflops_error": 14.0}
+    (shown,) = monitor.add([reading(NOW + 0.6, values=values)], [in_type(3, "fp8")])
+    assert shown.values == {"tflops": pytest.approx(10.0)}
+
+
 def test_a_count_fills_the_gap_of_a_device_without_counters() -> None:
     monitor = watching(CPU)
     monitor.add_progress(3, [Progress(1, 10, "", 0.0, NOW), Progress(2, 10, "", 1e12, NOW + 1)])
