@@ -1,14 +1,17 @@
-"""Write the texts beside messages: writers, speeds, sources, and the answers to a proposal."""
+"""Write the texts beside messages: who read and wrote them, and the answers to a proposal."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpudeck.app.assistant.message_tree import Curve, Message
 from gpudeck.app.format.values import device_label, duration, significant
 from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_text
-from gpudeck.assistant.library.describe import name_of
+from gpudeck.assistant.language.origins import reading, writer_of, written_by
+from gpudeck.assistant.library.describe import Model, name_of
+from gpudeck.assistant.serve.control_messages import Served
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.extras import missing_of
 from gpudeck.language.numbers import capitalized
@@ -19,19 +22,17 @@ if TYPE_CHECKING:
 
 _ASK = tr_noop(
     "Ask what happened on your GPUs, or for a brief of the last ten minutes.\n"
-    "Every number in an answer was measured; its sources are listed below it."
+    "Every number in an answer was measured; “Details” below it lists the sources."
 )
 
 
-def writer_text(message: Message, model_in_use: bool) -> str:
-    """Return a line such as "written by model tiny · 84 tokens in 2.1 s on cpu · 12:03".
+def footer_text(message: Message, model_in_use: bool) -> str:
+    """Return a line such as "Written by the model tiny · 12:03".
 
     Where no model is in use, the line below the question says so for all answers of templates.
     """
-    told = model_in_use or message.writer != "template"
-    parts = [written_by(message.writer)] if message.writer and told else []
-    if message.tokens and message.seconds > 0:
-        parts.append(_speed(message))
+    told = message.writer and (model_in_use or message.writer != "template")
+    parts = [tr_text(written_by(message.writer))] if told else []
     if message.at:
         parts.append(
             time.strftime(
@@ -39,17 +40,18 @@ def writer_text(message: Message, model_in_use: bool) -> str:
                 time.localtime(message.at),
             )
         )
-    if message.tool:
-        parts.append(tr_text(message.tool))
     return " · ".join(parts)
 
 
-def written_by(writer: str) -> str:
-    """Return who wrote a text: "template" or "model NAME"."""
-    kind, _, name = writer.partition(" ")
-    if kind == "model" and name:
-        return tr("written by model {name}", name=name)
-    return tr("written without a model") if writer == "template" else writer
+def detail_rows(message: Message) -> tuple[tuple[str, str], ...]:
+    """Return captions and values: how the request was read, and who wrote the answer."""
+    read = reading(message.tool, message.reader) if message.tool else ()
+    rows = [(tr_text(caption), tr_text(value)) for caption, value in read]
+    if message.writer:
+        told = [tr_text(writer_of(message.writer))]
+        told += [_speed(message)] if message.tokens and message.seconds > 0 else []
+        rows.append((tr("Written by"), ", ".join(told)))
+    return tuple(rows)
 
 
 def _speed(message: Message) -> str:
@@ -78,7 +80,7 @@ def _model_text(snapshot: Snapshot | None) -> str:
         return tr("the daemon does not answer yet")
     settings = snapshot.settings
     if not settings.model:
-        return tr("answers are fixed sentences; no model is in use")
+        return tr("no language model is in use; templates write the answers")
     leased = [device_label(state.device) for state in snapshot.devices if state.leased]
     if leased:
         return tr("the assistant uses {devices} until a job needs it", devices=", ".join(leased))
@@ -92,20 +94,35 @@ def _model_text(snapshot: Snapshot | None) -> str:
     return tr("{model} on the CPU", model=name_of(settings.model))
 
 
-def empty_text(snapshot: Snapshot | None) -> str:
-    """Return the text of an empty conversation."""
+def empty_text(writers: str) -> str:
+    """Return the text of an empty conversation, with what `writers_text` says."""
     if missing := missing_of("assistant", "compute"):
         return tr_text(missing.text)
-    model = snapshot.settings.model if snapshot is not None else ""
-    writes = (
-        tr(
-            "{model} writes the answers, or else templates; each answer says which.",
-            model=name_of(model),
-        )
-        if model
-        else tr("No model is in use: answers are fixed sentences. Choose a model with Ctrl+M.")
-    )
-    return f"{tr(_ASK)}\n{writes}"
+    return f"{tr(_ASK)}\n{writers}"
+
+
+def writers_text(used: str, own: Model | None, served: Sequence[Served]) -> str:
+    """Return who writes the answers, and what the language model does.
+
+    Args:
+        used: The path of the assistant's model; empty if it has none.
+        own: Its description; None while that is not known.
+        served: The models that are served now; one of them reads where the own one cannot.
+    """
+    name, templates = name_of(used), tr("Templates write the answers.")
+    if own is not None and own.able:
+        does = tr("{model} writes briefs and reports, and reads unclear requests.", model=name)
+    elif ready := next((model for model in served if model.phase == "ready"), None):
+        does = tr("{model}, which is served, reads unclear requests.", model=ready.name)
+    elif not used:
+        does = tr("No language model is in use. To choose one, press Ctrl+M.")
+    elif own is None:
+        does = tr("{model} is in use.", model=name)
+    elif own.problem:
+        does = tr("{model} cannot be used: {why}.", model=name, why=tr_text(own.problem))
+    else:
+        does = tr("{model} is too small to read requests or to write.", model=name)
+    return f"{templates} {does}"
 
 
 def curve_range(curve: Curve) -> str:

@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QFocusEvent, QKeyEvent
 from PySide6.QtWidgets import QMenu, QPlainTextEdit, QSizePolicy, QVBoxLayout, QWidget
 
-from gpudeck.app.assistant.session_files import WHAT_HAPPENED, Preset, own_presets
+from gpudeck.app.assistant.presets import Preset, own_presets, what_happened
 from gpudeck.app.language.texts import tr
 from gpudeck.app.models.chat_partners import ChatPartner
 from gpudeck.app.widgets import theme
@@ -29,11 +29,13 @@ from gpudeck.app.widgets.icon_button import IconButton
 class Composer(QWidget):
     """Edit a question. The conversation view connects the buttons."""
 
-    asked = Signal(str)
-    """The user asked this question."""
+    asked = Signal(object)
+    """The user asked a question; carries a `Preset`, whose query is that of an inserted one."""
 
     def __init__(self) -> None:
         super().__init__()
+        self._inserted = Preset("", "")
+        """The preset that was put into the prompt, where the user may still change it."""
         self.input = PromptBox()
         self.input.setPlaceholderText(tr("Ask a question, such as: how hot did the GPU get?"))
         self.input.setAccessibleName(tr("Question"))
@@ -44,7 +46,10 @@ class Composer(QWidget):
         self.stop = button(tr("Stop"), tooltip=tr("Stop the current answer (Esc)"))
         self.stop.setShortcut("Esc")
         self.happened = button(
-            tr(WHAT_HAPPENED), kind="quiet", tooltip=tr("Ask what happened recently")
+            what_happened().text,
+            lambda: self.asked.emit(what_happened()),
+            kind="quiet",
+            tooltip=tr("Ask what happened recently"),
         )
         self.brief = QAction(tr("Write a brief of the last ten minutes"), self)
         self.free = button(tr("Free chat"), kind="quiet", checkable=True)
@@ -136,6 +141,11 @@ class Composer(QWidget):
         self.input.setText(text)
         self.input.setFocus()
 
+    def insert_preset(self, preset: Preset) -> None:
+        """Put a preset into the prompt; its query is asked for unless the text is changed."""
+        self._inserted = preset
+        self.insert(preset.text)
+
     def leave_edit(self) -> None:
         """Stop editing a message."""
         if self.instead is not None:
@@ -148,13 +158,14 @@ class Composer(QWidget):
         """Offer these presets."""
         self.menu.clear()
         for preset in presets:
-            self.menu.addAction(preset.name.replace("&", "&&"), partial(self.insert, preset.text))
+            self.menu.addAction(preset.name.replace("&", "&&"), partial(self.insert_preset, preset))
         self.menu.addSeparator()
         self.menu.addAction(self.edit_presets)
 
     def _enter(self) -> None:
         if self.send.isEnabled() and (text := self.input.text().strip()):
-            self.asked.emit(text)
+            query = self._inserted.query if text == self._inserted.text else None
+            self.asked.emit(Preset("", text, query))
 
     def _lay_out(self) -> None:
         line = row(

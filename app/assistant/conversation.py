@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpudeck.app.assistant.captions import DISMISSED, decision_text, written_by
+from gpudeck.app.assistant.captions import DISMISSED, decision_text
 from gpudeck.app.assistant.message_tree import (
     ROOT,
     AnswerKind,
@@ -21,9 +21,10 @@ from gpudeck.app.assistant.message_tree import (
     SavedConversation,
 )
 from gpudeck.app.assistant.notes import ASKING, CLOSED, STOPPED, note_text
-from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.language.texts import tr, tr_noop, tr_text
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.query.request import Request
+from gpudeck.assistant.language.origins import written_by
+from gpudeck.assistant.query.request import Query, Request, Span
 from gpudeck.assistant.reports.files import write_private
 from gpudeck.assistant.tools.proposal import Decision
 from gpudeck.language import text
@@ -47,6 +48,7 @@ _ANSWER_FIELDS = (
     "seconds",
     "device",
     "tool",
+    "reader",
     "proposal",
     "report",
     "note",
@@ -55,6 +57,8 @@ _ANSWER_FIELDS = (
     "code_path",
 )
 """The fields that a message takes from its answer."""
+_SAME_S = 5.0
+"""Seconds between a question and the end of the time that it is about, if that is now."""
 _MIN_PIECES = 8
 """Pieces of text before a rate is shown."""
 _NUMBERS = itertools.count(1)
@@ -147,13 +151,11 @@ class Conversation:
 
     def asked(self, answer: int) -> tuple[str, Request | None]:
         """Return the words that an answer responds to, and the meaning that the user chose."""
-        question = self.tree.parent(answer)
-        message = self.tree.message(question)
-        return (
-            (message.text, None)
-            if message.meant is None
-            else (self.question(self.tree.parent(question)).text, message.meant)
-        )
+        number = self.tree.parent(answer)
+        question, before = self.tree.message(number), self.tree.parent(number)
+        if before == ROOT or not self.tree.message(before).choices:
+            return question.text, _until_now(question)
+        return self.question(before).text, _until_now(question)
 
     @property
     def about(self) -> State:
@@ -272,6 +274,17 @@ class Conversation:
             )
 
 
+def _until_now(question: Message) -> Request | None:
+    """Return the meaning of a question; a time that ended when it was asked ends now."""
+    meant, now = question.meant, time.time()
+    if not isinstance(meant, Query) or meant.time is None:
+        return meant
+    span = meant.time
+    if abs(span.until - question.at) > _SAME_S:
+        return meant
+    return msgspec.structs.replace(meant, time=Span(now - (span.until - span.since), now))
+
+
 def _ended(node: MessageNode) -> MessageNode:
     """Mark an answer that was unfinished when the window closed as stopped."""
     if not node.message.pending:
@@ -317,7 +330,7 @@ def write_text(file: Path, text: str) -> None:
 def _markdown(message: Message) -> str:
     if message.author == "you":
         return "\n".join(f"> {line}".rstrip() for line in message.text.splitlines())
-    notes = [written_by(message.writer)] if message.writer else []
+    notes = [tr_text(written_by(message.writer))] if message.writer else []
     notes += [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(message.at))] if message.at else []
     notes += [note] if (note := note_text(message)) else []
     facts = [f"- {name} ({source})" if source else f"- {name}" for name, _, source in message.facts]

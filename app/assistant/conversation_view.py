@@ -17,6 +17,7 @@ from gpudeck.app.assistant.conversation import ONE_AT_A_TIME, Conversation, code
 from gpudeck.app.assistant.first_questions import FirstQuestions
 from gpudeck.app.assistant.message_list import MessageList
 from gpudeck.app.assistant.message_tree import RemovedMessages
+from gpudeck.app.assistant.presets import Preset
 from gpudeck.app.assistant.requests import (
     Ask,
     Chat,
@@ -26,7 +27,6 @@ from gpudeck.app.assistant.requests import (
     UseCpu,
     WriteBrief,
 )
-from gpudeck.app.assistant.session_files import WHAT_HAPPENED, preset_query
 from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.link.call import Call, Request
 from gpudeck.app.link.link import Link
@@ -59,6 +59,8 @@ class ConversationView(QWidget):
         """The open conversation."""
         self.asked = self.conversation
         """The conversation that awaits an answer, whichever is open."""
+        self.writers = ""
+        """Who writes the answers, as an empty conversation says it."""
         self._shown: set[str] = set()
         """The proposals of programs that messages show."""
         self.messages, self.composer, self.undo = MessageList(), Composer(), UndoLine()
@@ -71,7 +73,6 @@ class ConversationView(QWidget):
         self.messages.acted.connect(self._act)
         self.composer.asked.connect(self.ask)
         self.composer.stop.clicked.connect(self._stop)
-        self.composer.happened.clicked.connect(lambda: self.ask(tr(WHAT_HAPPENED)))
         self.composer.brief.triggered.connect(self.write_brief)
         self.composer.input.recalled.connect(self._edit_last)
         layout = QVBoxLayout(self)
@@ -90,7 +91,7 @@ class ConversationView(QWidget):
         path, busy = self.conversation.path, self.asked.busy
         able = missing_of("assistant", "compute") is None and not busy
         snapshot = self._state.snapshot
-        self.empty.show_text(empty_text(snapshot), can_ask=able)
+        self.empty.show_text(empty_text(self.writers), can_ask=able)
         self.empty.setVisible(not path)
         self.messages.setVisible(bool(path))
         self.messages.show_conversation(
@@ -148,8 +149,9 @@ class ConversationView(QWidget):
                 self.messages.reveal(number)
                 return
 
-    def ask(self, text: str) -> None:
-        """Ask a question as if the user had typed it; in free chat, talk to the model."""
+    def ask(self, asked: Preset) -> None:
+        """Ask a question by its query, or as the user typed it; in free chat, talk to the model."""
+        text, query = asked.text, asked.query
         instead = self.composer.instead
         last = self.conversation.path[-1] if self.conversation.path and instead is None else None
         if (
@@ -158,12 +160,12 @@ class ConversationView(QWidget):
             is not None
         ):
             self._choose(last, chosen)
-        elif self.composer.free.isChecked():
+        elif self.composer.free.isChecked() and query is None:
             self._await(lambda: self.conversation.ask(text, "chat", instead))
         else:
             self._await(
-                lambda: self.conversation.ask(text, instead=instead),
-                Ask(text, preset_query(text), self.conversation.about),
+                lambda: self.conversation.ask(text, instead=instead, meant=query),
+                Ask(text, query, self.conversation.about),
             )
 
     def write_brief(self) -> None:
@@ -177,7 +179,7 @@ class ConversationView(QWidget):
             self.conversation.asked(answer),
         )
         requests: dict[str, Request[FinishedAnswer] | None] = {"brief": WriteBrief(), "chat": None}
-        asked = Ask(text, meant or preset_query(text), self.conversation.about)
+        asked = Ask(text, meant, self.conversation.about)
         request = requests.get(question.wants, asked)
         self._await(lambda: self.conversation.again(answer), request)
 

@@ -278,5 +278,5 @@ class MessageList(QAbstractScrollArea):
         for number in list(numbers):
             message_view = self._used.pop(number)
             message_view.hide()
-            message_view.close_sources()
+            message_view.close_details()
             self._free.append(message_view)

@@ -207,7 +207,9 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     wants: AnswerKind = "answer"
     """The kind of answer that the user asked for, or that this is."""
     tool: words.Message = ""
-    """The tool that was used, with its arguments, and who chose it."""
+    """The query or order that the request was read as, as one line."""
+    reader: str = ""
+    """Who read the request, as `Answer.routed` has it."""
     proposal: Proposal | None = None
     """What the assistant will do if the user allows it."""
     decision: str = ""

@@ -7,12 +7,12 @@ from PySide6.QtGui import QEnterEvent
 from PySide6.QtWidgets import QFrame, QGraphicsOpacityEffect, QVBoxLayout, QWidget
 
 from gpudeck.app.assistant.answer_charts import AnswerCharts
-from gpudeck.app.assistant.captions import writer_text
+from gpudeck.app.assistant.captions import detail_rows, footer_text
 from gpudeck.app.assistant.cards import ChoiceCard, ProposalCard
 from gpudeck.app.assistant.conversation import code_blocks
 from gpudeck.app.assistant.message_tree import Message
 from gpudeck.app.assistant.notes import note_text
-from gpudeck.app.language.texts import tr, tr_count
+from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.citations import citations
 from gpudeck.app.widgets.controls import button, elided, label, row, set_text, set_tooltip
@@ -45,8 +45,8 @@ class MessageView(QFrame):
         self.controls: list[QWidget] = [
             self.text, self.proposal.cancel, self.proposal.once, self.proposal.more,
             *self.choices.buttons.values(), self.your_code, self.use_cpu, self.earlier, self.later,
-            self.copy, self.code, self.save, self.again, self.edit, self.remove, self.sources,
-            self.facts,
+            self.copy, self.code, self.save, self.again, self.edit, self.remove,
+            self.details_button, self.details,
         ]  # fmt: skip
         """The widgets in the order of the Tab key."""
         for control in self.controls:
@@ -75,17 +75,20 @@ class MessageView(QFrame):
         )
         self.your_code.clicked.connect(lambda: self.acted.emit("your code"))
         self.writer = elided(size="small", meaning="muted")
-        self.sources = button(
-            "", kind="quiet", checkable=True, tooltip=tr("Show the sources of this text")
+        self.details_button = button(
+            tr("Details"),
+            kind="quiet",
+            checkable=True,
+            tooltip=tr("Show the query, who read and wrote this, and the sources"),
         )
-        self.facts = SafeText()
-        self.facts.setAccessibleName(tr("Sources"))
-        for part in (self.text, self.facts):
+        self.details = SafeText()
+        self.details.setAccessibleName(tr("Details"))
+        for part in (self.text, self.details):
             part.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
             part.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.facts.hide()
+        self.details.hide()
         self.text.cited.connect(self._cite)
-        self.sources.toggled.connect(self._open)
+        self.details_button.toggled.connect(self._open)
 
     def _make_actions(self) -> None:
         """Make the row of buttons below the text."""
@@ -157,7 +160,7 @@ class MessageView(QFrame):
     def fit(self, width: int) -> int:
         """Lay out the message for a width. Return its height."""
         inside = width - 2 * theme.L
-        for part in (self.text, self.facts):
+        for part in (self.text, self.details):
             part.document().setTextWidth(inside)
             part.setFixedHeight(int(part.document().size().height()) + 2)
         self.proposal.settle()
@@ -183,9 +186,9 @@ class MessageView(QFrame):
         below = self._footer.sizeHint().width() + writer + 2 * theme.L
         return min(max(needed, below), int(_OWN * room))
 
-    def close_sources(self) -> None:
-        """Hide the sources."""
-        self.sources.setChecked(False)
+    def close_details(self) -> None:
+        """Hide the details."""
+        self.details_button.setChecked(False)
 
     def recolor(self) -> None:
         """Draw the text again, since colours in rich text do not follow the palette."""
@@ -225,7 +228,7 @@ class MessageView(QFrame):
             else "muted",
         )
         ended = not message.pending
-        written = writer_text(message, self._model_in_use)
+        written = footer_text(message, self._model_in_use)
         set_text(self.writer, written)
         set_tooltip(self.writer, written)
         self._footer.setVisible(ended or bool(message.text))
@@ -234,39 +237,37 @@ class MessageView(QFrame):
         for part in (self.earlier, self.branch, self.later):
             part.setVisible(of > 1)
         self.branch.setAccessibleName(tr("Version {n} of {total}", n=place, total=of))
-        self.sources.setVisible(bool(message.facts))
+        self.details_button.setVisible(ended and not you and bool(self._detail_rows()))
         self.copy.setVisible(bool(message.text))
         self.code.setVisible(ended and bool(code_blocks(message.text)) and not you)
         self.save.setVisible(bool(message.report))
         self.again.setVisible(ended and not you and message.wants != "decision")
         self.edit.setVisible(you and message.wants in ("answer", "chat"))
         self.remove.setVisible(ended)
-        self._open(self.sources.isChecked())
+        self._open(self.details_button.isChecked())
+
+    def _detail_rows(self) -> tuple[tuple[str, str], ...]:
+        """Return captions and values: the query, who read and wrote, and then the sources."""
+        sources = (
+            (name, f"{value}  ({source})" if source else value)
+            for name, value, source in self.message.facts
+        )
+        return (*detail_rows(self.message), *sources)
 
     def _open(self, opened: bool) -> None:
-        opened = opened and bool(self.message.facts)
-        count = len(self.message.facts)
-        self.sources.setText(
-            tr_count("Hide {n} source", "Hide {n} sources", count)
-            if opened
-            else tr_count("Show {n} source", "Show {n} sources", count)
-        )
-        if opened:
-            self.facts.show_table(
-                tuple(
-                    (name, f"{value}  ({source})" if source else value)
-                    for name, value, source in self.message.facts
-                )
-            )
-        self.facts.setVisible(opened)
+        rows = self._detail_rows() if opened else ()
+        if rows:
+            self.details.show_table(rows)
+        self.details.setVisible(bool(rows))
         self.stale = True
         self.updateGeometry()
 
     def _cite(self, facts: list[int]) -> None:
         """Show the sources of a figure."""
-        self.sources.setChecked(True)
+        self.details_button.setChecked(True)
         self._open(True)
-        self.facts.mark_rows(facts)
+        before = len(detail_rows(self.message))
+        self.details.mark_rows([before + fact for fact in facts])
 
     def _action(self, text: str, name: str, tooltip: str) -> QWidget:
         made = button(text, kind="quiet", tooltip=tooltip)
@@ -284,7 +285,7 @@ class MessageView(QFrame):
         actions = (self.copy, self.code, self.save, self.again, self.edit, self.remove)
         self._actions.setLayout(row(*actions, spacing=theme.XS))
         footer.addWidget(self._actions)
-        footer.addWidget(self.sources)
+        footer.addWidget(self.details_button)
         footer.setStretch(3, 1)
         self._footer.setFixedHeight(theme.px(_FOOTER))  # its buttons come and go
         self._footer.setLayout(footer)
@@ -296,4 +297,4 @@ class MessageView(QFrame):
         for made in (self.your_code, self.use_cpu):
             layout.addWidget(made, 0, Qt.AlignmentFlag.AlignLeft)
         layout.addWidget(self._footer)
-        layout.addWidget(self.facts)
+        layout.addWidget(self.details)

@@ -10,10 +10,12 @@ from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QWidget
 
 from gpudeck.app.assistant.answer_pane import AnswerPane
+from gpudeck.app.assistant.captions import writers_text
 from gpudeck.app.assistant.conversation import Conversation, exported
 from gpudeck.app.assistant.conversation_view import ConversationView
 from gpudeck.app.assistant.message_tree import SavedConversation
 from gpudeck.app.assistant.preset_editor import PresetEditor
+from gpudeck.app.assistant.presets import Preset, own_presets
 from gpudeck.app.assistant.requests import (
     DeleteSession,
     FindSessions,
@@ -28,12 +30,13 @@ from gpudeck.app.assistant.requests import (
     Wake,
     WriteText,
 )
-from gpudeck.app.assistant.session_files import Preset, Summary, own_presets
+from gpudeck.app.assistant.session_files import Summary
 from gpudeck.app.assistant.session_list import SessionList
 from gpudeck.app.language.texts import tr
 from gpudeck.app.link.call import Request
 from gpudeck.app.link.link import Link
 from gpudeck.app.models.chat_partners import chat_partners, no_partner_help
+from gpudeck.app.models.model_list import is_used
 from gpudeck.app.models.page import ModelsPage
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
@@ -86,15 +89,17 @@ class AssistantPage(QWidget):
 
     def refresh(self) -> None:
         """Show the newest state."""
-        self.view.refresh()
-        self.sessions.show_sessions(self._found, self.view.conversation.key)
-        self._show_pane()
         used = self._state.snapshot.settings.model if self._state.snapshot else ""
         if self.isVisible():
             self.models.list_models()
         self.models.refresh()
-        found = self.models.found
-        partners = chat_partners(found, used, self.models.serving.now.served)
+        found, served = self.models.found, self.models.serving.now.served
+        own = next((model for model in found if is_used(model, used)), None)
+        self.view.writers = writers_text(used, own, served)
+        self.view.refresh()
+        self.sessions.show_sessions(self._found, self.view.conversation.key)
+        self._show_pane()
+        partners = chat_partners(found, used, served)
         self.view.composer.offer_chat(partners, no_partner_help(found, used))
 
     def minimumSizeHint(self) -> QSize:

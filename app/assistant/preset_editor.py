@@ -5,10 +5,13 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHeaderView, QTableWidget, QTableWidgetItem, QVBoxLayout, QWidget
 
-from gpudeck.app.assistant.session_files import Preset
+from gpudeck.app.assistant.presets import Preset
 from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import button, label, row
+
+_PRESET = Qt.ItemDataRole.UserRole
+"""Where an item of the table keeps the preset that it shows."""
 
 
 class PresetEditor(QWidget):
@@ -63,21 +66,29 @@ class PresetEditor(QWidget):
         self.table.setFocus()
 
     def presets(self) -> tuple[Preset, ...]:
-        """Return the presets that have a prompt; the first words name one without a name."""
+        """Return the presets that have a prompt; the first words name one without a name.
+
+        A prompt that was edited is read anew; the others keep their queries.
+        """
         found = []
         for line in range(self.table.rowCount()):
             name, text = (
                 (item.text().strip() if (item := self.table.item(line, c)) else "") for c in (0, 1)
             )
             if text:
-                found.append(Preset(name or " ".join(text.split()[:4]), text))
+                item = self.table.item(line, 1)
+                shown: Preset | None = item.data(_PRESET) if item else None
+                query = shown.query if shown is not None and shown.text == text else None
+                found.append(Preset(name or " ".join(text.split()[:4]), text, query))
         return tuple(found)
 
     def _put(self, preset: Preset) -> None:
         line = self.table.rowCount()
         self.table.insertRow(line)
         for column, text in enumerate((preset.name, preset.text)):
-            self.table.setItem(line, column, QTableWidgetItem(text))
+            item = QTableWidgetItem(text)
+            item.setData(_PRESET, preset)
+            self.table.setItem(line, column, item)
 
     def _add(self) -> None:
         self._put(Preset("", ""))

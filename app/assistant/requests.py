@@ -14,7 +14,8 @@ from gpudeck.app.assistant.answer_curves import find_curves
 from gpudeck.app.assistant.conversation import write_text
 from gpudeck.app.assistant.message_tree import Curve, SavedConversation
 from gpudeck.app.assistant.notes import CUT_OFF, left_out_note
-from gpudeck.app.assistant.session_files import Preset, SessionFiles, Summary
+from gpudeck.app.assistant.presets import Preset
+from gpudeck.app.assistant.session_files import SessionFiles, Summary
 from gpudeck.app.format.values import clock
 from gpudeck.app.link.call import Call
 from gpudeck.assistant.client import Assistant
@@ -47,8 +48,10 @@ class FinishedAnswer(msgspec.Struct, frozen=True):
     """Time from the request to the answer."""
     report: bytes = b""
     """The report behind a brief, packed (see `gpudeck.assistant.reports.report`)."""
-    tool: Message = ""
-    """The tool that was used, with its arguments, and who chose it."""
+    tool: str = ""
+    """The query or order that the request was read as, as one line."""
+    reader: str = ""
+    """Who read the request, as `Answer.routed` has it."""
     proposal: Proposal | None = None
     """What the assistant will do if a person allows it."""
     device: str = ""
@@ -189,18 +192,6 @@ class Wake(msgspec.Struct, frozen=True):
         call.service(Assistant).wake()
 
 
-def _tool(answer: Answer) -> Message:
-    """Return the tool that was used, and who chose it."""
-    if answer.call is None:
-        return ""
-    kind, _, name = answer.routed.partition(" ")
-    if kind == "model":
-        return phrase("{line} (by model {name})", line=answer.call.line, name=name)
-    if answer.routed == "exact form":
-        return phrase("{line} (an exact form)", line=answer.call.line)
-    return phrase("{line} (your choice)", line=answer.call.line)
-
-
 def finished(answer: Answer, curves: tuple[Curve, ...] = ()) -> FinishedAnswer:
     """Return an answer as a message shows it."""
     return FinishedAnswer(
@@ -211,7 +202,8 @@ def finished(answer: Answer, curves: tuple[Curve, ...] = ()) -> FinishedAnswer:
         answer.tokens,
         answer.seconds,
         packed(answer.report) if answer.report is not None else b"",
-        _tool(answer),
+        answer.call.line if answer.call is not None else "",
+        answer.routed if answer.call is not None else "",
         answer.proposal,
         answer.device,
         choices=answer.choices,

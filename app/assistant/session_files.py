@@ -15,11 +15,10 @@ from pathlib import Path
 import msgspec
 
 from gpudeck.app.assistant.message_tree import MessageTree, SavedConversation
-from gpudeck.app.language.texts import tr, tr_noop
-from gpudeck.assistant.query.request import Query
+from gpudeck.app.assistant.presets import Preset, own_presets
+from gpudeck.app.language.texts import tr
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
-from gpudeck.scheduler.protocol.search import FAILED
 
 MAX_SESSIONS = 500
 """Conversations that are kept; the least recent others are deleted."""
@@ -40,40 +39,6 @@ class Summary(msgspec.Struct, frozen=True):
     """When its last message came, in seconds since the epoch."""
     excerpt: str = ""
     """The text around the first word that was searched for."""
-
-
-class Preset(msgspec.Struct, frozen=True):
-    """Name a prompt that the user asks often."""
-
-    name: str
-    text: str
-
-
-WHAT_HAPPENED = tr_noop("What happened?")
-_WAITING = tr_noop("Why is my job waiting?")
-_HOTTEST = tr_noop("Which GPU is the hottest?")
-_FAILED = tr_noop("Which jobs failed, and why?")
-_QUERIES = {
-    WHAT_HAPPENED: Query("overview"),
-    _WAITING: Query("jobs", "reason", states=("queued",)),
-    _HOTTEST: Query("devices", "temp", aggregate="max", extreme=True),
-    _FAILED: Query("jobs", "reason", states=FAILED),
-}
-
-
-def own_presets() -> tuple[Preset, ...]:
-    """Return the presets that come with the program."""
-    return (
-        Preset(tr(WHAT_HAPPENED), tr(WHAT_HAPPENED)),
-        Preset(tr("Why do my jobs wait?"), tr(_WAITING)),
-        Preset(tr("Hottest GPU"), tr(_HOTTEST)),
-        Preset(tr("Failures"), tr(_FAILED)),
-    )
-
-
-def preset_query(text: str) -> Query | None:
-    """Return the query that a preset of the program stands for, if the text is one, unchanged."""
-    return next((query for said, query in _QUERIES.items() if text in (said, tr(said))), None)
 
 
 class SessionFiles:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QTextDocument
 from PySide6.QtTest import QTest
 
 from gpudeck.app.assistant.conversation_view import ConversationView
 from gpudeck.app.assistant.message_tree import Curve
+from gpudeck.app.assistant.presets import own_presets
 from gpudeck.app.assistant.requests import Ask, FinishedAnswer, WriteBrief
+from gpudeck.app.language import texts
+from gpudeck.app.models.requests import ListModels
+from gpudeck.app.shell.window import MainWindow
 from gpudeck.app.widgets import theme
 from gpudeck.assistant.host_protocol import Chunk, Waiting
+from gpudeck.assistant.library.describe import Model
+from gpudeck.assistant.query.request import Query
 from gpudeck.scheduler.protocol.settings import Settings
-from tests.gui import snapshots
+from tests.gui import served, snapshots
 
 
 def test_an_answer_with_its_writer_and_sources(fed, qtbot):
@@ -32,17 +41,32 @@ def test_an_answer_with_its_writer_and_sources(fed, qtbot):
     assert page.composer.stop.isVisible()
     assert not page.composer.send.isEnabled()
     fed.answer(
-        FinishedAnswer("It was **61 °C**.", "template", (("Temperature", "61 °C", "reading"),))
+        FinishedAnswer(
+            "It was **61 °C**.",
+            "template",
+            (("Temperature", "61 °C", "reading"),),
+            tool="answer devices measure=temp",
+            reader="model request-reader",
+        )
     )
-    writer = page.messages.views[1].writer
+    shown = page.messages.views[1]
     qtbot.waitUntil(page.composer.send.isEnabled)
-    assert "no model is in use" in page.composer.where.text()
-    assert "model" not in writer.text(), "the line below says it once for all answers"
+    assert page.composer.where.text() == "No language model is in use; templates write the answers"
     assert page.messages.views[1].text.toPlainText() == "It was 61 °C."
-    page.messages.views[1].sources.click()
-    assert "61 °C (reading)" in page.messages.views[1].facts.toPlainText()
+    assert re.fullmatch(r"\d\d:\d\d", shown.writer.text()), "the line below says who writes"
+    assert not shown.details.isVisible()
+    shown.details_button.click()
+    table = [
+        line.replace("\xa0", " ")
+        for line in shown.details.toPlainText().splitlines()
+        if line.strip()
+    ]
+    assert table == [
+        "Query", "answer devices measure=temp", "Read by", "the encoder of GPU Deck",
+        "Written by", "a template", "Temperature", "61 °C (reading)",
+    ]  # fmt: skip
     fed.feed(snapshots.cpu_snapshot(snapshots.NOW + 1, settings=Settings(model_folder="/m/tiny")))
-    qtbot.waitUntil(lambda: writer.text().startswith("written without a model"))
+    qtbot.waitUntil(lambda: shown.writer.text().startswith("Written by a template · "))
 
 
 def test_the_two_buttons_and_stop(fed, qtbot):
@@ -196,3 +220,79 @@ def test_the_overflow_menu_holds_what_is_used_seldom(fed):
     composer.more.menu().actions()[0].trigger()
     assert [type(r) for r in fed.asked] == [WriteBrief]
     assert not composer.brief.isEnabled(), "there is one answer at a time"
+
+
+def test_every_preset_sends_its_query_in_any_language(fed):
+    fed.feed(snapshots.cpu_snapshot())
+    texts.use("de")
+    window = MainWindow(fed.link)
+    window.show_page("assistant")
+    view = window.assistant.view
+    last_hour, free, *_ = presses = view.empty.buttons
+    assert len(presses) == 4 and free.text() == "Welche GPU ist frei?"
+    last_hour.click()
+    (hour,) = fed.asked
+    assert isinstance(hour.meant, Query) and hour.meant.time is not None
+    assert hour.meant.time.until - hour.meant.time.since == 3600.0
+    view.composer.stop.click()
+    view.again_last()
+    later = fed.asked[-1].meant
+    assert later.time.until > hour.meant.time.until, "the last hour is that before now"
+    view.composer.stop.click()
+    free.click()
+    assert fed.asked[-1].meant == Query("devices", "use", states=("idle",))
+    view.composer.stop.click()
+    view.composer.happened.click()
+    assert fed.asked[-1].meant == Query("overview")
+    view.composer.stop.click()
+    asked = {}
+    for action in view.composer.menu.actions()[:4]:
+        action.trigger()
+        view.composer.send.click()
+        asked[fed.asked[-1].text] = fed.asked[-1].meant
+        view.composer.stop.click()
+    assert len(asked) == 4 and None not in asked.values()
+    view.composer.menu.actions()[1].trigger()
+    view.composer.input.setText(f"{view.composer.input.text()} Und wie lange noch?")
+    view.composer.send.click()
+    assert fed.asked[-1].meant is None, "what the user changed is read as it is written"
+    window.close()
+
+
+def test_a_preset_keeps_its_query_in_the_editor_unless_its_prompt_is_changed(fed):
+    fed.window.show_page("assistant")
+    editor = fed.window.assistant.presets
+    editor.show_presets(own_presets())
+    editor.table.item(0, 0).setText("Lage")
+    editor.table.item(1, 1).setText("Why does job 7 wait?")
+    kept = editor.presets()
+    assert (kept[0].name, kept[0].query) == ("Lage", own_presets()[0].query)
+    assert kept[1].query is None
+    assert kept[2:] == own_presets()[2:]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        (3e9, "{} writes briefs and reports, and reads unclear requests."),
+        (0.2e9, "{} is too small to read requests or to write."),
+    ],
+)
+def test_an_empty_conversation_says_what_the_model_does(fed, parameters, told):
+    fed.feed(snapshots.cpu_snapshot(settings=Settings(model_folder="/m/rwkv7")))
+    fed.window.show_page("assistant")
+    shown = fed.window.assistant.view.empty.text
+    assert shown.text().endswith("Templates write the answers. rwkv7 is in use."), "not known yet"
+    fed.reply(ListModels, (Model("/m/rwkv7", "rwkv7", parameters=int(parameters)),))
+    fed.window.refresh()
+    assert shown.text().endswith(f"Templates write the answers. {told.format('rwkv7')}")
+
+
+def test_an_empty_conversation_says_that_there_is_no_model_or_a_served_one(fed):
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.show_page("assistant")
+    shown = fed.window.assistant.view.empty.text
+    assert "No language model is in use. To choose one, press Ctrl+M." in shown.text()
+    fed.window.models.serving.show_served(served.MINUTE[-1])
+    fed.window.show_page("assistant")
+    assert "which is served, reads unclear requests." in shown.text()

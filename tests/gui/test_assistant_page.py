@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 from gpudeck.app.assistant.conversation import Conversation
 from gpudeck.app.assistant.conversation_view import ConversationView
 from gpudeck.app.assistant.message_tree import Curve, SavedConversation
+from gpudeck.app.assistant.presets import Preset
 from gpudeck.app.assistant.requests import (
     Ask,
     DeleteSession,
@@ -30,7 +31,7 @@ from gpudeck.app.assistant.requests import (
     WriteBrief,
     WriteText,
 )
-from gpudeck.app.assistant.session_files import Preset, Summary
+from gpudeck.app.assistant.session_files import Summary
 from gpudeck.app.code.requests import ScanCode
 from gpudeck.app.link.link import Link
 from gpudeck.app.report.file import SaveReport
@@ -151,7 +152,9 @@ def test_a_question_that_waits_for_the_gpu_can_be_answered_on_the_cpu(fed, qtbot
     fed.event(Waiting("the model tiny is writing"))
     qtbot.waitUntil(lambda: not view.messages.views[1].use_cpu.isVisible())
     fed.answer(FinishedAnswer("brief", "model tiny", tokens=84, seconds=2.1, device="cpu"))
-    assert "84 tokens in 2.1 s on cpu" in view.messages.views[1].writer.text()
+    assert view.messages.views[1].writer.text().startswith("Written by the model tiny · ")
+    view.messages.views[1].details_button.click()
+    assert "84 tokens in 2.1 s on cpu" in view.messages.views[1].details.toPlainText()
 
 
 def test_buttons_of_a_message_are_seen_under_the_pointer_with_the_focus_and_at_the_end(fed):
@@ -327,12 +330,12 @@ def test_no_control_is_clipped_or_unnamed_in_any_state(fed, scheme, size):
     view.composer.edit(1, "one\ntwo")
     view.composer.show_message("the message is in the clipboard")
     view.undo.offer("A message was deleted.", lambda: None)
-    view.messages.views[1].sources.click()
+    view.messages.views[1].details_button.click()
     view.refresh()
     fed.settle()
     assert clipped(fed.window) == []
     assert nameless(fed.window) == []
-    assert view.messages.views[1].facts.isVisible()
+    assert view.messages.views[1].details.isVisible()
     fed.window.assistant.stack.setCurrentWidget(fed.window.assistant.presets)
     fed.settle()
     assert clipped(fed.window) == []

@@ -33,7 +33,11 @@ def proposed(fed: Fed, proposal: Proposal = PROPOSAL) -> int:
     fed.window.assistant.show_answer(
         "stop job 7",
         FinishedAnswer(
-            "as text", "template", tool="operate cancel job=7 (by rules)", proposal=proposal
+            "as text",
+            "template",
+            tool="operate cancel job=7",
+            reader="exact form",
+            proposal=proposal,
         ),
     )
     fed.settle()
@@ -52,7 +56,10 @@ def test_the_card_shows_the_effect_and_sends_one_decision(fed: Fed) -> None:
     assert card.effect.text() == PROPOSAL.effect
     assert "gpudeck cancel 7" in card.details.text()
     assert card.standing.text() == "Nothing is done until you allow it."
-    assert "operate cancel job=7 (by rules)" in view.messages.views[-1].writer.text()
+    shown = view.messages.views[-1]
+    assert "operate" not in shown.writer.text()
+    shown.details_button.click()
+    assert "operate cancel job=7" in shown.details.toPlainText()
     assert asked(fed) == [], "it is shown, and nothing more"
     card.once.click()
     fed.settle()
@@ -169,10 +176,14 @@ def test_a_figure_in_an_answer_leads_to_its_source(fed: Fed) -> None:
     assert "NVML readings, 18:03:20" in look.toolTip()
     message_view.text.anchorClicked.emit(QUrl(look.anchorHref()))
     fed.settle()
-    assert message_view.facts.isVisible()
-    table = message_view.facts.document().rootFrame().childFrames()[0]
-    assert table.cellAt(1, 0).format().background().style() != Qt.BrushStyle.NoBrush
-    assert table.cellAt(0, 0).format().background().style() == Qt.BrushStyle.NoBrush
+    assert message_view.details.isVisible()
+    table = message_view.details.document().rootFrame().childFrames()[0]
+    marked = [
+        row
+        for row in range(table.rows())
+        if table.cellAt(row, 0).format().background().style() != Qt.BrushStyle.NoBrush
+    ]
+    assert marked == [2], "who wrote the answer stands above the two sources"
     message_view.text.anchorClicked.emit(QUrl("http://evil"))
     message_view.text.anchorClicked.emit(QUrl("fact:99,x"))
 

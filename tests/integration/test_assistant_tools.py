@@ -669,12 +669,15 @@ def test_the_command_line_asks_and_reports_what_was_done(
     said = capsys.readouterr().out
     assert f"Cancel job {job.id} (victim)?" in said
     assert "Nothing was done, because there is no terminal" in said
-    found = f"operate cancel jobs={job.id}, found by: exact form"
-    assert f"tool: {found}\n" in said, "known before it is allowed"
+    assert "operate" not in said
+    assert main(["ask", "--details", "cancel", "job", str(job.id)]) == 1
+    said = capsys.readouterr().out
+    read = f"Query: operate cancel jobs={job.id}\nRead by: a rule, as the request is an exact form"
+    assert read in said, "known before it is allowed"
     assert shared.job(job.id).status == "running"
     assert main(["ask", "--yes", f"cancel job {job.id}"]) == 0
     said = capsys.readouterr().out
-    assert f"Stopping job {job.id}." in said and f"(written by: template; {found})" in said
+    assert said.endswith(f"Stopping job {job.id}.\n\nWritten by a template.\n")
     monkeypatch.setattr("sys.stdin", Terminal("never\n"))
     assert main(["ask", "pause the queue"]) == 0
     assert "I will not propose this again" in capsys.readouterr().out
@@ -694,7 +697,12 @@ def test_the_command_line_asks_and_reports_what_was_done(
     assert main(["ask", "--json", "--yes", f"cancel job {job.id}"]) == 1
     assert "has ended already" in capsys.readouterr().out
     assert main(["ask", f"how is job {job.id}?"]) == 0
-    assert "answer jobs jobs=" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.endswith("\nWritten by a template.\n") and "answer jobs" not in said
+    assert main(["ask", "--details", f"wie geht es Job {job.id}?"]) == 0
+    said = capsys.readouterr().out
+    assert "Geschrieben von einer Vorlage.\nAbfrage: answer jobs jobs=" in said
+    assert "Gelesen von" in said and "\nQuellen: " in said
 
 
 @pytest.mark.parametrize(
@@ -765,11 +773,9 @@ def test_an_unclear_request_is_answered_with_choices_and_then_with_the_chosen_on
     assert all(f"{number}. " in asked.text for number in range(1, len(asked.choices) + 1))
     assert main(["ask", said]) == 1
     assert "Nothing was done, because there is no terminal" in capsys.readouterr().out
-    number, chosen = next(
-        (i, choice.request)
-        for i, choice in enumerate(asked.choices, 1)
-        if isinstance(choice.request, Query)
+    number = next(
+        i for i, choice in enumerate(asked.choices, 1) if isinstance(choice.request, Query)
     )
     monkeypatch.setattr("sys.stdin", Terminal(f"{number}\n"))
     assert main(["ask", said]) == 0
-    assert f"{chosen.line}, found by: your choice" in capsys.readouterr().out
+    assert "Written by a template." in capsys.readouterr().out

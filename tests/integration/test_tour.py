@@ -152,7 +152,7 @@ def test_ask_and_report_on_the_command_line(quick_home: Path, tmp_path: Path) ->
     asked = gpudeck("ask", "what", "failed?", cwd=tmp_path)
     assert asked.returncode == 0, asked.stderr
     assert (
-        "boom" in asked.stdout and "7" in asked.stdout and "(written by: template; " in asked.stdout
+        "boom" in asked.stdout and "7" in asked.stdout and "Written by a template." in asked.stdout
     )
     told = json.loads(gpudeck("report", "--job", str(job.id), "--json", cwd=tmp_path).stdout)
     assert told["writer"] == "template" and "boom" in told["text"] and told["facts"]

@@ -25,15 +25,18 @@ from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.host_protocol import Answer, When
 from gpudeck.assistant.intents.choices import Choice, choice_by_number
 from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.language.origins import reading, written_by
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.tools.proposal import Decision, Proposal
-from gpudeck.language.text import phrase
+from gpudeck.language.languages import Language
+from gpudeck.language.rendering import render
+from gpudeck.language.text import Message, Text, join_texts, phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 
-_NO_TERMINAL = "Nothing was done, because there is no terminal to ask for confirmation on."
-_ALLOW_ONCE = "To allow it: gpudeck ask --yes ..."
-_UNCERTAIN = (
+_NO_TERMINAL = phrase("Nothing was done, because there is no terminal to ask for confirmation on.")
+_ALLOW_ONCE = phrase("To allow it: {command}", command="gpudeck ask --yes ...")
+_UNCERTAIN = phrase(
     "--yes covers only requests that are, word by word, an exact form of an order, such as: "
     "cancel job 7. Use that, or a command such as gpudeck cancel 7"
 )
@@ -61,6 +64,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--yes", action="store_true", help="allow the proposed action once, without asking"
+    )
+    parser.add_argument(
+        "--details",
+        action="store_true",
+        help="also print the query that the request was read as, who read it, and the sources",
     )
 
 
@@ -123,49 +131,53 @@ def _choose(answer: Answer, args: Namespace) -> Choice | None:
     if args.json:
         return None
     if not sys.stdin.isatty():
-        print_line("Nothing was done, because there is no terminal to ask on.")
+        _print_text(phrase("Nothing was done, because there is no terminal to ask on."), answer)
         return None
-    return choice_by_number(
-        answer.choices, prompt(f"Which one? [1-{len(answer.choices)}, or none]")
-    )
+    which = phrase("Which one? [1-{n}, or none]", n=len(answer.choices))
+    return choice_by_number(answer.choices, prompt(render(which, _language(answer))))
 
 
 def _decide(assistant: Assistant, answer: Answer, args: Namespace) -> int:
     """Carry out the proposal if the user allows it; ask again if it has changed meanwhile."""
     while (proposal := answer.proposal) is not None:
         if not args.json:
-            _print_proposal(proposal, answer)
+            _print_proposal(proposal, answer, args)
         # a proposal that depends on a model or on a job's name is always shown first
         allowed = args.yes and proposal.certain
         if not allowed and args.json:
             print_json(answer)
             return 1
         if not allowed and not sys.stdin.isatty():
-            print_line(f"{_NO_TERMINAL} {_UNCERTAIN if args.yes else _ALLOW_ONCE}")
+            both = (_NO_TERMINAL, _UNCERTAIN if args.yes else _ALLOW_ONCE)
+            _print_text(join_texts(both, " "), answer)
             return 1
-        decision = "once" if allowed else _ask_permission()
+        decision = "once" if allowed else _ask_permission(answer)
         if decision is None:
             raise UserError(phrase("nothing was done"))
         outcome = assistant.approve(proposal, decision)
         _keep(outcome.state)
-        answer = msgspec.structs.replace(outcome, call=answer.call, routed=answer.routed)
+        state = outcome.state or answer.state
+        answer = msgspec.structs.replace(
+            outcome, call=answer.call, routed=answer.routed, state=state
+        )
         if args.yes and answer.proposal is not None:
             raise UserError(phrase("the situation has changed, and nothing was done. Ask again"))
     _print_answer(answer, args)
     return 0
 
 
-def _print_proposal(proposal: Proposal, answer: Answer) -> None:
+def _print_proposal(proposal: Proposal, answer: Answer, args: Namespace) -> None:
     print_line(f"{proposal.title}? {proposal.note}".rstrip())
     print_line(proposal.effect)
     for caption, value in proposal.details:
-        print_line(f"{caption.lower()}: {value}")
-    print_line(f"tool: {_describe_tool(answer)}")
+        print_line(f"{caption}: {value}")
+    if args.details:
+        _print_reading(answer)
 
 
-def _ask_permission() -> Decision | None:
+def _ask_permission(answer: Answer) -> Decision | None:
     """Return the user's decision, or None if the user declines."""
-    decision = prompt("Do it? [y/N/never]")
+    decision = prompt(render(phrase("Do it? [y/N/never]"), _language(answer)))
     if decision in ("y", "yes"):
         return "once"
     return "never" if decision == "never" else None
@@ -180,24 +192,36 @@ def _print_answer(answer: Answer, args: Namespace) -> None:
     if answer.report is not None and isinstance(answer.call, Query) and answer.call.text == "pdf":
         file = _free_name(time.strftime("gpudeck-report-%Y-%m-%d"))
         save_report(answer.report, file, ".pdf")
-        print_line(f"The report is in {file}.")
-    sources = sorted({str(fact.source) for fact in answer.facts})
-    if sources:
-        print_line(f"(sources: {'; '.join(sources)})")
-    where = f" on {answer.device}" if answer.writer != "template" and answer.device else ""
-    origin = [f"written by: {answer.writer}{where}"]
+        _print_text(phrase("The report is in {file}.", file=str(file)), answer)
+    print_line(f"{render(written_by(answer.writer), _language(answer))}.")
+    if args.details:
+        _print_reading(answer)
+        sources = {render(fact.source, _language(answer)) for fact in answer.facts}
+        if sources:
+            _print_row(phrase("Sources"), "; ".join(sorted(sources)), answer)
+
+
+def _print_reading(answer: Answer) -> None:
+    """Print the query or order that the request was read as, and who read it."""
     if answer.call is not None:
-        origin.append(_describe_tool(answer))
-    print_line(f"({'; '.join(origin)})")
+        for caption, value in reading(answer.call.line, answer.routed):
+            _print_row(caption, value, answer)
+
+
+def _print_row(caption: Text, value: Message, answer: Answer) -> None:
+    _print_text(phrase("{caption}: {value}", caption=caption, value=value), answer)
+
+
+def _print_text(text: Text, answer: Answer) -> None:
+    """Print a text in the language of the answer."""
+    print_line(render(text, _language(answer)))
+
+
+def _language(answer: Answer) -> Language:
+    return answer.state.language if answer.state is not None else "en"
 
 
 def _free_name(stem: str) -> Path:
     """Return the name of a PDF in this folder that no file has yet."""
     names = itertools.chain([f"{stem}.pdf"], (f"{stem}-{n}.pdf" for n in itertools.count(2)))
     return next(Path(name) for name in names if not Path(name).exists())
-
-
-def _describe_tool(answer: Answer) -> str:
-    """Return the tool that the request needs, and how it was found."""
-    assert answer.call is not None, "only a request with a tool has a proposal"
-    return f"{answer.call.line}, found by: {answer.routed}"

@@ -17,8 +17,9 @@ from gpudeck.app.assistant.answer_curves import named_readings
 from gpudeck.app.assistant.captions import curve_range
 from gpudeck.app.assistant.conversation import Conversation, as_markdown, code_blocks, exported
 from gpudeck.app.assistant.message_tree import Curve, SavedConversation
+from gpudeck.app.assistant.presets import Preset, own_presets
 from gpudeck.app.assistant.requests import FinishedAnswer
-from gpudeck.app.assistant.session_files import Preset, SessionFiles, own_presets
+from gpudeck.app.assistant.session_files import SessionFiles
 from gpudeck.assistant.facts import Fact
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 
@@ -146,7 +147,7 @@ def test_export():
         number,
     )
     text = as_markdown(conversation)
-    assert "> how hot?\n> really\n\n**66 °C**\n\n*written by model tiny" in text
+    assert "> how hot?\n> really\n\n**66 °C**\n\n*Written by the model tiny" in text
     assert "- GPU 0 temp: 66 °C (NVML readings)" in text
     assert (
         json.loads(exported(conversation, "x.json"))["nodes"][1]["message"]["writer"]
