@@ -149,47 +149,45 @@ def curve_ends(curve: Curve) -> tuple[str, str]:
     return first, last
 
 
-class ProposalAnswer(NamedTuple):
-    """Describe a decision that the user can make, in English."""
+class StandingAnswer(NamedTuple):
+    """Describe a decision that goes on to count, in English."""
 
     title: str
     help: str
-    result: str
-    """The text that is shown after the decision."""
 
 
 DISMISSED = "cancelled"
 """The decision on a proposal that was closed without doing anything."""
 
-ANSWERS: dict[Decision, ProposalAnswer] = {
-    "once": ProposalAnswer(tr_noop("Allow once"), tr_noop("Do it now"), tr_noop("Allowed once.")),
-    "session": ProposalAnswer(
+STANDING: dict[Decision, StandingAnswer] = {
+    "session": StandingAnswer(
         tr_noop("Allow for this session"),
         tr_noop(
             "Do it now, and do the same at once when you ask for it plainly, until the window "
             "closes"
         ),
-        tr_noop("Allowed until this window is closed."),
     ),
-    "never": ProposalAnswer(
+    "never": StandingAnswer(
         tr_noop("Block for good"),
         tr_noop(
             "Do not do it, and never propose it again. To undo this, see Settings, Blocked actions"
         ),
-        tr_noop("Blocked for good."),
-    ),
-    "no": ProposalAnswer(
-        tr_noop("Refuse"), tr_noop("Tell the program that it is not done"), tr_noop("Refused.")
     ),
 }
+_RESULTS = {
+    DISMISSED: tr_noop("Declined. Nothing was done."),
+    "no": tr_noop("Declined. Nothing was done."),
+    "once": tr_noop("Allowed once."),
+    "session": tr_noop("Allowed until this window is closed."),
+    "never": tr_noop("Blocked for good."),
+}
+"""What is shown below a proposal after each decision."""
 
 
 def standing(proposal: Proposal, decision: str, now: float) -> str:
     """Return what became of a proposal, or that nothing was done yet."""
-    if decision == DISMISSED:
-        return tr("Cancelled. Nothing was done.")
-    if decision in ANSWERS:
-        return next(tr(answer.result) for name, answer in ANSWERS.items() if name == decision)
+    if decision in _RESULTS:
+        return tr(_RESULTS[decision])
     if proposal.expires <= now:
         return tr("This proposal has expired. Nothing was done. Ask again.")
     return " ".join(filter(None, (proposal.note, tr("Nothing is done until you allow it."))))
@@ -197,4 +195,7 @@ def standing(proposal: Proposal, decision: str, now: float) -> str:
 
 def decision_text(proposal: Proposal, decision: Decision) -> str:
     """Return the decision as a message of the user."""
-    return tr("{caption}: {value}", caption=tr(ANSWERS[decision].title), value=proposal.title)
+    if (standing := STANDING.get(decision)) is not None:
+        return tr("{caption}: {value}", caption=tr(standing.title), value=proposal.title)
+    buttons = proposal.buttons
+    return tr_text(buttons.accept if decision == "once" else buttons.decline)

@@ -9,20 +9,28 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QVBoxLayout, QWidget
 
-from gpudeck.app.assistant.captions import ANSWERS, DISMISSED, standing
-from gpudeck.app.language.texts import tr
+from gpudeck.app.assistant.captions import DISMISSED, STANDING, standing
+from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import button, elided, label, row, set_text, set_tooltip
+from gpudeck.app.widgets.controls import (
+    Stretch,
+    button,
+    clear_panel,
+    elided,
+    label,
+    row,
+    set_text,
+    set_tooltip,
+)
+from gpudeck.app.widgets.fold_row import FoldRow
 from gpudeck.app.widgets.list_table import plain_cell
 from gpudeck.assistant.intents.choices import MAX_CHOICES, Choice
 from gpudeck.assistant.tools.proposal import Decision, Proposal
-
-_MORE: tuple[Decision, ...] = ("session", "never")
-"""The decisions that the menu holds."""
+from gpudeck.language.text import Message
 
 
 class ProposalCard(QFrame):
-    """Show what the assistant proposes, with Cancel, Allow once and more decisions."""
+    """Show what the assistant proposes; its buttons say what is done, and what stays as it is."""
 
     decided = Signal(str)
     """The user decided: cancelled, once, session or never."""
@@ -35,29 +43,27 @@ class ProposalCard(QFrame):
         self.effect = label(wrap=True)
         self.details = label(size="small", meaning="muted", wrap=True)
         self.standing = label(size="small", meaning="muted", wrap=True)
-        self.cancel = button(tr("Cancel"), tooltip=tr("Close the proposal; nothing is done"))
-        self.cancel.clicked.connect(lambda: self.decided.emit(DISMISSED))
-        once = ANSWERS["once"]
-        self.once = button(tr(once.title), kind="primary", tooltip=tr(once.help))
-        self.once.clicked.connect(lambda: self.decided.emit("once"))
+        self.decline = button("", tooltip=tr("Close the proposal; nothing is done"))
+        self.decline.clicked.connect(lambda: self.decided.emit(DISMISSED))
+        self.accept = button("", kind="primary", tooltip=tr("Do it now"))
+        self.accept.clicked.connect(lambda: self.decided.emit("once"))
         self.more = button(
             tr("More…"), kind="quiet", tooltip=tr("Allow it for longer, or block it")
         )
         menu = QMenu(self.more)
         menu.setToolTipsVisible(True)
-        self.choices = {how: self._add_choice(menu, how) for how in _MORE}
+        self.choices = {how: self._add_choice(menu, how) for how in STANDING}
         self.more.setMenu(menu)
         self._expiry = QTimer(self)
         self._expiry.setSingleShot(True)
         self._expiry.timeout.connect(lambda: self.show_proposal(self._proposal, ""))
-        choices = row(self.cancel, self.once, self.more)
-        choices.addStretch()
+        choices = FoldRow(self.decline, clear_panel(row(self.accept, self.more, Stretch())), (0, 1))
         layout = QVBoxLayout(self)
         layout.setContentsMargins(theme.M, theme.M, theme.M, theme.M)
         layout.setSpacing(theme.S)
         for part in (self.title, self.effect, self.details, self.standing):
             layout.addWidget(part)
-        layout.addLayout(choices)
+        layout.addWidget(choices)
         self.hide()
 
     def show_proposal(self, proposal: Proposal | None, decision: str) -> None:
@@ -82,10 +88,13 @@ class ProposalCard(QFrame):
         self.details.setVisible(bool(proposal.details))
         self.setAccessibleName(tr("Proposal: {title}", title=proposal.title))
         self.setAccessibleDescription(f"{proposal.effect} {self.standing.text()}")
-        for made in (self.cancel, self.once, self.more):
+        self.decline.setText(_caption(proposal.buttons.decline))
+        self.accept.setText(_caption(proposal.buttons.accept))
+        self.more.setAccessibleName(
+            tr("{caption}: {value}", caption=tr("More"), value=proposal.title)
+        )
+        for made in (self.decline, self.accept, self.more):
             made.setVisible(is_open)
-            action = made.text().rstrip("…")
-            made.setAccessibleName(tr("{caption}: {value}", caption=action, value=proposal.title))
         self.choices["session"].setVisible(not (proposal.once or proposal.by))
         if is_open:
             self._expiry.start(round(1000 * left) + 100)
@@ -97,10 +106,15 @@ class ProposalCard(QFrame):
         layout.activate()
 
     def _add_choice(self, menu: QMenu, decision: Decision) -> QAction:
-        made = menu.addAction(tr(ANSWERS[decision].title))
-        made.setToolTip(tr(ANSWERS[decision].help))
+        made = menu.addAction(tr(STANDING[decision].title))
+        made.setToolTip(tr(STANDING[decision].help))
         made.triggered.connect(lambda: self.decided.emit(decision))
         return made
+
+
+def _caption(text: Message) -> str:
+    """Return the caption of a button, in which a name has no key of its own."""
+    return plain_cell(tr_text(text)).replace("&", "&&")
 
 
 NONE = "none"

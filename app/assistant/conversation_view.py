@@ -36,6 +36,7 @@ from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import ask_save_path
 from gpudeck.assistant.host_protocol import Event, Waiting
 from gpudeck.assistant.intents.choices import Choice, choice_by_number
+from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.extras import missing_of
 from gpudeck.scheduler.protocol.errors import UserError
@@ -65,13 +66,13 @@ class ConversationView(QWidget):
         """The proposals of programs that messages show."""
         self.messages, self.composer, self.undo = MessageList(), Composer(), UndoLine()
         self.empty = FirstQuestions()
-        self.empty.asked.connect(self.ask)
+        self.empty.asked.connect(self._ask_preset)
         self._redraw = QTimer(self)
         self._redraw.setSingleShot(True)
         self._redraw.setInterval(_REDRAW_MS)
         self._redraw.timeout.connect(self.refresh)
         self.messages.acted.connect(self._act)
-        self.composer.asked.connect(self.ask)
+        self.composer.asked.connect(self._ask_preset)
         self.composer.stop.clicked.connect(self._stop)
         self.composer.brief.triggered.connect(self.write_brief)
         self.composer.input.recalled.connect(self._edit_last)
@@ -149,9 +150,8 @@ class ConversationView(QWidget):
                 self.messages.reveal(number)
                 return
 
-    def ask(self, asked: Preset) -> None:
+    def ask(self, text: str, query: Query | None = None) -> None:
         """Ask a question by its query, or as the user typed it; in free chat, talk to the model."""
-        text, query = asked.text, asked.query
         instead = self.composer.instead
         last = self.conversation.path[-1] if self.conversation.path and instead is None else None
         if (
@@ -167,6 +167,9 @@ class ConversationView(QWidget):
                 lambda: self.conversation.ask(text, instead=instead, meant=query),
                 Ask(text, query, self.conversation.about),
             )
+
+    def _ask_preset(self, preset: Preset) -> None:
+        self.ask(preset.text, preset.query)
 
     def write_brief(self) -> None:
         """Request a brief of the last ten minutes."""

@@ -43,7 +43,7 @@ class MessageView(QFrame):
         self._make_parts()
         self._make_actions()
         self.controls: list[QWidget] = [
-            self.text, self.proposal.cancel, self.proposal.once, self.proposal.more,
+            self.text, self.proposal.decline, self.proposal.accept, self.proposal.more,
             *self.choices.buttons.values(), self.your_code, self.use_cpu, self.earlier, self.later,
             self.copy, self.code, self.save, self.again, self.edit, self.remove,
             self.details_button, self.details,

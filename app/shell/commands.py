@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt
 from PySide6.QtWidgets import QScrollArea, QWidget
 
-from gpudeck.app.assistant.presets import Preset
 from gpudeck.app.format.freeing import gpus_to_free
 from gpudeck.app.jobs.requests import SearchJobs
 from gpudeck.app.shell.manual_pages import PAGE_OF
@@ -151,7 +150,7 @@ class Commands(QObject):
 
     def _ask(self, text: str) -> None:
         self._window.show_page("assistant")
-        self._window.assistant.view.ask(Preset("", text))
+        self._window.assistant.view.ask(text)
 
     def _configure(self, theme: str) -> None:
         self._window.link.send(self, Configure({"theme": theme}))

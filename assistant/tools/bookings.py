@@ -6,9 +6,10 @@ import time
 from datetime import datetime
 
 from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.tools.buttons import Buttons, of_gpus
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from gpudeck.language.rendering import render, render_moment
-from gpudeck.language.text import Moment
+from gpudeck.language.text import Moment, phrase
 from gpudeck.language.words import Words
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.bookings import Booking, user_id
@@ -34,7 +35,8 @@ def book(context: ToolContext, order: Order) -> PlannedAction:
     group = order.options.get("group", "")
     user = user_id(order.user) if order.user else None
     booking = Booking(tuple(device.id for device in found), begin, end, user, group)
-    names = ", ".join(map(label, found))
+    labels = tuple(map(label, found))
+    names = ", ".join(labels)
 
     def carry_out(daemon: Client, env: Environment) -> str:
         made = daemon.reserve(booking)
@@ -58,6 +60,10 @@ def book(context: ToolContext, order: Order) -> PlannedAction:
         (booking.gpus, order.options.get("begin"), order.options["until"], group, order.user),
         carry_out,
         ((words.text("Command"), " ".join(parts)),),
+        buttons=Buttons(
+            phrase("Book {gpus}", gpus=of_gpus(labels)),
+            phrase("Leave {gpus} unbooked", gpus=of_gpus(labels)),
+        ),
     )
 
 
@@ -127,6 +133,9 @@ def unbook(context: ToolContext, order: Order) -> PlannedAction:
     return PlannedAction(
         words.text("End booking {n}", n=number), effect, (number, booking), carry_out,
         ((words.text("Command"), f"gpudeck reserve cancel {number}"),),
+        buttons=Buttons(
+            phrase("End booking {n}", n=number), phrase("Keep booking {n}", n=number)
+        ),
     )  # fmt: skip
 
 

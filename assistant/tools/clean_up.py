@@ -21,6 +21,7 @@ from gpudeck.assistant.housekeeping import (
     undo,
 )
 from gpudeck.assistant.query.request import Order, Query
+from gpudeck.assistant.tools.buttons import Buttons
 from gpudeck.assistant.tools.tool import (
     Environment,
     PlannedAction,
@@ -30,7 +31,7 @@ from gpudeck.assistant.tools.tool import (
 )
 from gpudeck.assistant.writing.template.sentences import counted, listed, sentence, table
 from gpudeck.language.numbers import duration
-from gpudeck.language.text import phrase
+from gpudeck.language.text import phrase, phrase_count
 from gpudeck.language.words import Words
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
@@ -112,6 +113,12 @@ def undo_clean_up(context: ToolContext, order: Order) -> PlannedAction:
         receipt.id,
         carry_out,
         ((words.text("Command"), f"gpudeck clean --undo {receipt.id}"),),
+        buttons=Buttons(
+            phrase_count("Put {n} item back", "Put {n} items back", len(receipt.items)),
+            phrase_count(
+                "Leave {n} item in the trash", "Leave {n} items in the trash", len(receipt.items)
+            ),
+        ),
     )  # fmt: skip
 
 
@@ -156,6 +163,10 @@ def _plan(found: Sequence[Finding], words: Words) -> PlannedAction:
         carry_out,
         tuple((caption, phrases.plain(text, 400)) for caption, text in details),
         sealed=True,
+        buttons=Buttons(
+            phrase_count("Move {n} item to the trash", "Move {n} items to the trash", len(found)),
+            phrase_count("Keep {n} item", "Keep {n} items", len(found)),
+        ),
     )
 
 

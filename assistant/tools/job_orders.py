@@ -10,6 +10,7 @@ from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.find import MAX_JOBS, named_jobs
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools import job_options
+from gpudeck.assistant.tools.buttons import of_jobs
 from gpudeck.assistant.tools.suspensions import bring_back, can_leave, suspend_jobs
 from gpudeck.assistant.tools.targets import device_labels, queued_jobs, targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
@@ -59,6 +60,7 @@ def cancel(context: ToolContext, order: Order) -> PlannedAction:
         ((words.text("Command"), command),),
         Order("cancel", jobs=numbers),
         numbers,
+        buttons=of_jobs("cancel", numbers),
     )
 
 
@@ -241,6 +243,7 @@ def edit(context: ToolContext, order: Order) -> PlannedAction:
         ((words.text("Command"), f"gpudeck edit {jobs[0].id} {flags}"),),
         Order("edit", jobs=tuple(job.id for job in jobs), options=order.options),
         tuple(job.id for job in jobs),
+        buttons=of_jobs("edit", [job.id for job in jobs]),
     )
 
 
@@ -298,7 +301,14 @@ def _each(
         )
     details = ((context.words.text("Command"), command),)
     return PlannedAction(
-        heading, effect, (numbers, verb, *basis), carry_out, details, again, numbers
+        heading,
+        effect,
+        (numbers, verb, *basis),
+        carry_out,
+        details,
+        again,
+        numbers,
+        buttons=of_jobs(verb, numbers),
     )
 
 
@@ -363,6 +373,7 @@ def move(context: ToolContext, order: Order) -> PlannedAction:
         ((words.text("Command"), f"gpudeck move {job.id} --{side} {neighbour.id}"),),
         Order("move", jobs=(job.id,), place=side, beside=neighbour.id),
         (job.id,),
+        buttons=of_jobs("move", (job.id,)),
     )
 
 

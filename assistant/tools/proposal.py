@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from gpudeck.assistant.tools.buttons import Buttons
+
 Decision = Literal["once", "session", "never", "no"]
 """Carry it out, also allow it for the session, refuse its tool for good, or only drop it."""
 _NEW_JOBS = frozenset({"submit", "retry"})
@@ -37,3 +39,5 @@ class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
     """The reason why it is proposed again."""
     by: str = ""
     """The program that proposes it; empty: the person asked for it."""
+    buttons: Buttons = Buttons()
+    """The captions of the two decisions on it."""

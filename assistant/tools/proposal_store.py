@@ -163,6 +163,7 @@ class ProposalStore:
             action.sealed,
             note,
             by,
+            buttons=action.buttons,
         )
         with self._lock:
             valid = {

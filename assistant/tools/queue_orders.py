@@ -11,8 +11,10 @@ from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.find import MAX_JOBS
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.query.setting_units import BELOW_SLOWDOWN, shown
+from gpudeck.assistant.tools.buttons import Buttons, of_gpus
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from gpudeck.language.rendering import render
+from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.executors.remote_runner import TERM_GRACE_S
 from gpudeck.scheduler.protocol import settings
@@ -32,6 +34,7 @@ def _action(
     change: Callable[[Client], object],
     done: str,
     command: str,
+    buttons: tuple[Text, Text],
     *basis: object,
 ) -> PlannedAction:
     def carry_out(daemon: Client, env: Environment) -> str:
@@ -39,7 +42,15 @@ def _action(
         return done
 
     details = ((context.words.text("Command"), command),) if command else ()
-    return PlannedAction(heading, effect, (order.line, *basis), carry_out, details, order)
+    return PlannedAction(
+        heading,
+        effect,
+        (order.line, *basis),
+        carry_out,
+        details,
+        order,
+        buttons=Buttons(*buttons),
+    )
 
 
 def pause(context: ToolContext, order: Order) -> PlannedAction:
@@ -70,6 +81,9 @@ def pause(context: ToolContext, order: Order) -> PlannedAction:
             "The queue is paused: no job will start." if paused else "The queue is resumed."
         ),
         f"gpudeck {order.verb}",
+        (phrase("Pause the queue"), phrase("Let the queue go on"))
+        if paused
+        else (phrase("Resume the queue"), phrase("Keep the queue paused")),
     )
 
 
@@ -106,6 +120,15 @@ def _pause_group(context: ToolContext, order: Order, paused: bool) -> PlannedAct
             group=name,
         ),
         f"gpudeck {order.verb} --group {name}",
+        (
+            phrase("Pause the group {group}", group=name),
+            phrase("Let the group {group} go on", group=name),
+        )
+        if paused
+        else (
+            phrase("Resume the group {group}", group=name),
+            phrase("Keep the group {group} paused", group=name),
+        ),
     )
 
 
@@ -128,6 +151,10 @@ def limit(context: ToolContext, order: Order) -> PlannedAction:
         lambda daemon: daemon.set_group(group, limit=number),
         words.text("The group {group} is limited to {n}.", group=name, n=number),
         f"gpudeck groups {name} --limit {number}",
+        (
+            phrase("Limit the group {group} to {n}", group=name, n=number),
+            phrase("Keep the limit of {group}", group=name),
+        ),
     )
 
 
@@ -144,7 +171,8 @@ def drain(context: ToolContext, order: Order) -> PlannedAction:
     for device in found:
         drained -= {device.id, device.number}
         drained |= {device.id} if out else set()
-    names = ", ".join(map(label, found))
+    labels = tuple(map(label, found))
+    names, gpus = ", ".join(labels), of_gpus(labels)
     return _action(
         context,
         order,
@@ -158,6 +186,9 @@ def drain(context: ToolContext, order: Order) -> PlannedAction:
         lambda daemon: daemon.configure(drained=", ".join(sorted(drained))),
         words.text("Drained: {gpus}." if out else "In use again: {gpus}.", gpus=names),
         f"gpudeck {order.verb} {' '.join(device.number for device in found)}",
+        (phrase("Drain {gpus}", gpus=gpus), phrase("Go on using {gpus}", gpus=gpus))
+        if out
+        else (phrase("Use {gpus} again", gpus=gpus), phrase("Keep {gpus} drained", gpus=gpus)),
     )
 
 
@@ -221,6 +252,10 @@ def kill(context: ToolContext, order: Order) -> PlannedAction:
         lambda daemon: daemon.kill(process),
         words.text("Process {pid} has ended.", pid=pid),
         f"gpudeck kill {pid}",
+        (
+            phrase("End process {pid}", pid=pid),
+            phrase("Let process {pid} run on", pid=pid),
+        ),
         process.ticks,
     )
 
@@ -239,6 +274,10 @@ def acknowledge(context: ToolContext, order: Order) -> PlannedAction:
         lambda daemon: daemon.acknowledge(found.id),
         words.text("Alert {n} is acknowledged.", n=found.id),
         f"gpudeck alerts --acknowledge {found.id}",
+        (
+            phrase("Acknowledge alert {n}", n=found.id),
+            phrase("Leave alert {n} as it is", n=found.id),
+        ),
     )
 
 
@@ -290,6 +329,14 @@ def change_setting(context: ToolContext, order: Order) -> PlannedAction:
         lambda daemon: daemon.configure(**{order.setting: value}),
         words.text("The setting {name} is {value}.", name=order.setting, value=after_text),
         "",
+        (
+            phrase(
+                "Set {setting} to {value}",
+                setting=order.setting,
+                value=phrases.plain(after_text, 40),
+            ),
+            phrase("Leave {setting} as it is", setting=order.setting),
+        ),
         msgspec.json.encode(before),
     )
 

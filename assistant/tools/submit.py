@@ -17,6 +17,7 @@ from gpudeck.accel.workloads import catalog
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools import job_options
+from gpudeck.assistant.tools.buttons import Buttons, of_jobs
 from gpudeck.assistant.tools.targets import device_labels, targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from gpudeck.language.numbers import capitalized
@@ -69,7 +70,9 @@ def submit(context: ToolContext, order: Order) -> PlannedAction:
     heading = words.text("Run {name}", name=phrases.plain(spec.name, 60))
     basis = (spec.argv, spec.cwd, tuple(sorted(options.items())))
     details = (*job_options.captions(context, spec, options), (words.text("Command"), command))
-    return PlannedAction(heading, effect, basis, carry_out, details)
+    run = phrase("Run {name}", name=phrases.plain(spec.name, 40))
+    buttons = Buttons(run, phrase("Queue nothing"))
+    return PlannedAction(heading, effect, basis, carry_out, details, buttons=buttons)
 
 
 def retry(context: ToolContext, order: Order) -> PlannedAction:
@@ -128,6 +131,7 @@ def retry(context: ToolContext, order: Order) -> PlannedAction:
         (),
         Order("retry", jobs=numbers, command=order.command, options=order.options),
         numbers,
+        buttons=of_jobs("retry", numbers),
     )
 
 

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools.bookings import choose_gpus
+from gpudeck.assistant.tools.buttons import Buttons, of_gpus, of_jobs
 from gpudeck.assistant.tools.targets import targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from gpudeck.language.numbers import capitalized, duration
 from gpudeck.language.rendering import render, render_moment
-from gpudeck.language.text import moment
+from gpudeck.language.text import moment, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
@@ -76,6 +77,7 @@ def suspend_jobs(context: ToolContext, jobs: Sequence[Job], until: str = "") -> 
         ((words.text("Command"), command),),
         Order("suspend", jobs=numbers, options={"until": until} if until else {}),
         numbers,
+        buttons=of_jobs("suspend", numbers),
     )
 
 
@@ -120,6 +122,7 @@ def bring_back(context: ToolContext, jobs: Sequence[Job]) -> PlannedAction:
         ((words.text("Command"), f"gpudeck resume {' '.join(map(str, numbers))}"),),
         Order("release", jobs=numbers),
         numbers,
+        buttons=of_jobs("bring back", numbers),
     )
 
 
@@ -129,7 +132,8 @@ def free(context: ToolContext, order: Order) -> PlannedAction:
     gpus = choose_gpus(context, snapshot, order)
     until = order.options.get("until")
     end = parse_begin(until, now) if until is not None else now + parse_seconds(_FREE)
-    ids, names = tuple(device.id for device in gpus), ", ".join(map(label, gpus))
+    labels = tuple(map(label, gpus))
+    ids, names = tuple(device.id for device in gpus), ", ".join(labels)
     held = [job for job in snapshot.jobs if can_leave(job) and set(ids) & set(held_devices(job))]
 
     def carry_out(daemon: Client, env: Environment) -> str:
@@ -159,6 +163,10 @@ def free(context: ToolContext, order: Order) -> PlannedAction:
         carry_out,
         ((words.text("Command"), command + (f" --until '{until}'" if until else "")),),
         jobs=tuple(job.id for job in held),
+        buttons=Buttons(
+            phrase("Free {gpus}", gpus=of_gpus(labels)),
+            phrase("Leave {gpus} as it is", gpus=of_gpus(labels)),
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from gpudeck.assistant.facts import Fact
 from gpudeck.assistant.facts.index import FactIndex
 from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.tools.buttons import Buttons
 from gpudeck.language.words import Words
 from gpudeck.language.words import words as in_language
 from gpudeck.scheduler.client import Client
@@ -56,6 +57,8 @@ class PlannedAction(NamedTuple):
     """Numbers of the jobs that it affects."""
     sealed: bool = False
     """It checks each item while it runs, so it is not planned again when it is approved."""
+    buttons: Buttons = Buttons()
+    """The captions of the two decisions on it."""
 
 
 class ToolResult(NamedTuple):

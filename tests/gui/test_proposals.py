@@ -6,13 +6,16 @@ from __future__ import annotations
 import time
 
 import msgspec
-from PySide6.QtCore import Qt, QUrl
+from PySide6.QtCore import QPoint, Qt, QUrl
 from PySide6.QtTest import QTest
 
 from gpudeck.app.assistant.conversation import Conversation
 from gpudeck.app.assistant.message_tree import SavedConversation
 from gpudeck.app.assistant.requests import Decide, FinishedAnswer, ReadProposals, SessionRequest
+from gpudeck.app.language import texts
+from gpudeck.assistant.tools.buttons import Buttons, of_jobs
 from gpudeck.assistant.tools.proposal import Proposal
+from gpudeck.language.text import phrase
 from tests.gui.conftest import Fed
 
 EVIL = "train \x1b[31m<b>x</b> {gpu0.temp} \u202eevil"
@@ -23,6 +26,7 @@ PROPOSAL = Proposal(
     "Job 7 (train) waits since 14:02:11; it will be taken out of the queue and never run.",
     (("Command", "gpudeck cancel 7"),),
     time.time() + 86_400,
+    buttons=of_jobs("cancel", (7,)),
 )
 
 
@@ -61,16 +65,16 @@ def test_the_card_shows_the_effect_and_sends_one_decision(fed: Fed) -> None:
     shown.details_button.click()
     assert "operate cancel job=7" in shown.details.toPlainText()
     assert asked(fed) == [], "it is shown, and nothing more"
-    card.once.click()
+    card.accept.click()
     fed.settle()
     (request,) = asked(fed)
     assert request == Decide(PROPOSAL, "once")
-    assert view.conversation.messages[-2].text == "Allow once: Cancel job 7 (train)"
+    assert view.conversation.messages[-2].text == "Cancel job 7"
     fed.answer(FinishedAnswer("Job 7 was taken out of the queue.", "template"))
     fed.settle()
     shown = view.messages.views[-3].proposal
     assert shown.standing.text() == "Allowed once."
-    assert not any(made.isVisible() for made in (shown.cancel, shown.once, shown.more))
+    assert not any(made.isVisible() for made in (shown.decline, shown.accept, shown.more))
     view.messages.acted.emit("once", number)
     fed.settle()
     assert asked(fed) == [request], "decided once and for all"
@@ -81,16 +85,16 @@ def test_the_card_shows_the_effect_and_sends_one_decision(fed: Fed) -> None:
 def test_by_keyboard_each_answer_has_a_name_and_is_reached(fed: Fed) -> None:
     proposed(fed)
     card = fed.window.assistant.view.messages.views[-1].proposal
-    names = [made.accessibleName() for made in (card.cancel, card.once, card.more)]
-    assert names == [f"{word}: Cancel job 7 (train)" for word in ("Cancel", "Allow once", "More")]
+    assert [card.decline.text(), card.accept.text()] == ["Keep job 7", "Cancel job 7"]
+    assert card.more.accessibleName() == "More: Cancel job 7 (train)"
     assert [choice.text() for choice in card.more.menu().actions()] == [
         "Allow for this session",
         "Block for good",
     ]
     assert card.accessibleName() == "Proposal: Cancel job 7 (train)"
     assert PROPOSAL.effect in card.accessibleDescription()
-    card.once.setFocus()
-    QTest.keyClick(card.once, Qt.Key.Key_Tab)
+    card.accept.setFocus()
+    QTest.keyClick(card.accept, Qt.Key.Key_Tab)
     assert card.more.hasFocus()
     card.choices["session"].trigger()
     assert [request.decision for request in asked(fed)] == ["session"]
@@ -110,7 +114,7 @@ def test_one_that_expired_cannot_be_allowed(fed: Fed) -> None:
     proposed(fed, msgspec.structs.replace(PROPOSAL, expires=time.time() - 1))
     card = fed.window.assistant.view.messages.views[-1].proposal
     assert "has expired. Nothing was done" in card.standing.text()
-    assert not any(made.isVisible() for made in (card.cancel, card.once, card.more))
+    assert not any(made.isVisible() for made in (card.decline, card.accept, card.more))
 
 
 def test_an_action_that_differs_each_time_can_be_allowed_once_or_never(fed: Fed) -> None:
@@ -123,13 +127,13 @@ def test_cancel_stands_first_and_does_nothing_for_good(fed: Fed) -> None:
     number = proposed(fed)
     view = fed.window.assistant.view
     card = view.messages.views[-1].proposal
-    places = [made.mapTo(card, made.rect().topLeft()).x() for made in (card.cancel, card.once)]
+    places = [made.mapTo(card, made.rect().topLeft()).x() for made in (card.decline, card.accept)]
     assert places == sorted(places)
-    card.cancel.click()
+    card.decline.click()
     fed.settle()
     assert asked(fed) == [], "nothing is done, and nothing is blocked"
-    assert card.standing.text() == "Cancelled. Nothing was done."
-    assert not card.once.isVisible()
+    assert card.standing.text() == "Declined. Nothing was done."
+    assert not card.accept.isVisible()
     view.messages.acted.emit("once", number)
     fed.settle()
     assert asked(fed) == [], "it was decided"
@@ -138,7 +142,7 @@ def test_cancel_stands_first_and_does_nothing_for_good(fed: Fed) -> None:
 def test_a_refusal_is_shown_in_place_of_the_answer(fed: Fed) -> None:
     proposed(fed)
     view = fed.window.assistant.view
-    view.messages.views[-1].proposal.once.click()
+    view.messages.views[-1].proposal.accept.click()
     (request,) = asked(fed)
     fed.fail(request, "job 7 (train) has ended already: done")
     fed.settle()
@@ -202,6 +206,30 @@ def test_what_a_program_proposes_is_a_card_and_a_refusal_reaches_the_program(fed
     fed.reply(ReadProposals, (of_program,))
     fed.settle()
     assert len(page.view.conversation.path) == 2, "it is shown once"
-    shown.proposal.cancel.click()
+    shown.proposal.decline.click()
     fed.settle()
     assert Decide(of_program, "no") in fed.asked
+
+
+def test_the_buttons_are_in_the_window_s_language_and_stand_below_each_other_if_narrow(
+    fed: Fed,
+) -> None:
+    long = msgspec.structs.replace(
+        PROPOSAL,
+        buttons=Buttons(
+            phrase("Set {setting} to {value}", setting="webhook", value="https://deck.lab/hook"),
+            phrase("Leave {setting} as it is", setting="notify_minutes"),
+        ),
+    )
+    proposed(fed, long)
+    card = fed.window.assistant.view.messages.views[-1].proposal
+    beside = (card.decline, card.accept)
+    assert card.decline.y() == card.accept.mapTo(card.decline.parentWidget(), QPoint()).y()
+    fed.window.resize(fed.window.minimumWidth(), 800)
+    fed.settle()
+    tops = [made.mapTo(card, QPoint()).y() for made in beside]
+    assert tops[0] + card.decline.height() <= tops[1]
+    assert card.accept.mapTo(card, card.accept.rect().bottomRight()).y() < card.height()
+    texts.use("de")
+    card.show_proposal(PROPOSAL, "")
+    assert [made.text() for made in beside] == ["Job 7 behalten", "Job 7 abbrechen"]

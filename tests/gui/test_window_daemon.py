@@ -116,11 +116,11 @@ def test_a_proposal_is_carried_out_once_it_is_allowed(desktop, qtbot):
         lambda: view.conversation.messages[-1].proposal is not None, timeout=PATIENCE_MS
     )
     qtbot.waitUntil(
-        lambda: view.messages.views[-1].proposal.once.isVisible() is True,
+        lambda: view.messages.views[-1].proposal.accept.isVisible() is True,
         timeout=PATIENCE_MS,
     )
     assert not window.state.snapshot.paused
-    view.messages.views[-1].proposal.once.click()
+    view.messages.views[-1].proposal.accept.click()
     qtbot.waitUntil(lambda: window.state.snapshot.paused, timeout=PATIENCE_MS)
     qtbot.waitUntil(
         lambda: view.conversation.messages[-1].text == "The queue is paused: no job will start.",

@@ -21,6 +21,7 @@ from gpudeck.assistant.tools.proposal import Proposal
 from gpudeck.assistant.tools.proposal_store import LASTS_S, ProposalStore
 from gpudeck.assistant.tools.registry import plan_action
 from gpudeck.assistant.tools.tool import ToolContext
+from gpudeck.language.rendering import render
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
@@ -779,3 +780,43 @@ def test_an_unclear_request_is_answered_with_choices_and_then_with_the_chosen_on
     monkeypatch.setattr("sys.stdin", Terminal(f"{number}\n"))
     assert main(["ask", said]) == 0
     assert "Written by a template." in capsys.readouterr().out
+
+
+def test_the_buttons_of_an_order_name_what_is_done_and_what_stays(
+    shared: Client, world: dict[str, int]
+) -> None:
+    first, second, broken = (world[name] for name in ("first", "second", "broken"))
+    named: list[tuple[Order, tuple[str, str]]] = [
+        (Order("cancel", jobs=(first,)), (f"Cancel job {first}", f"Keep job {first}")),
+        (Order("cancel", jobs=(first, second)), ("Cancel 2 jobs", "Keep 2 jobs")),
+        (Order("hold", jobs=(first,)), (f"Hold job {first}", f"Let job {first} start")),
+        (Order("retry", jobs=(broken,)), (f"Run job {broken} again", "Queue nothing")),
+        (Order("move", jobs=(second,)), (f"Move job {second}", f"Keep the place of job {second}")),
+        (
+            Order("priority", jobs=(first,), number=5),
+            (
+                f"Change the priority of job {first}",
+                f"Keep the priority of job {first}",
+            ),
+        ),
+        (
+            Order("note", jobs=(broken,), text="lr 0.1"),
+            (
+                f"Add the note to job {broken}",
+                "Add no note",
+            ),
+        ),
+        (Order("pause"), ("Pause the queue", "Let the queue go on")),
+        (Order("set", setting="theme", text="dark"), ("Set theme to dark", "Leave theme as it is")),
+        (Order("submit", command="python train.py"), ("Run python", "Queue nothing")),
+        (Order("drain", devices=(0,)), ("Drain CPU", "Go on using CPU")),
+        (Order("book", devices=(0,), options={"until": "+2h"}), ("Book CPU", "Leave CPU unbooked")),
+    ]
+    for order, captions in named:
+        buttons = propose(ProposalStore(), shared, order, certain=False).buttons
+        assert (render(buttons.accept), render(buttons.decline)) == captions
+        assert all(
+            render(text, language) != render(text)
+            for language in ("de", "fr", "es")
+            for text in (buttons.accept, buttons.decline)
+        ), "they are in the language of the window"

@@ -151,7 +151,7 @@ def _decide(assistant: Assistant, answer: Answer, args: Namespace) -> int:
             both = (_NO_TERMINAL, _UNCERTAIN if args.yes else _ALLOW_ONCE)
             _print_text(join_texts(both, " "), answer)
             return 1
-        decision = "once" if allowed else _ask_permission(answer)
+        decision = "once" if allowed else _ask_permission(proposal, answer)
         if decision is None:
             raise UserError(phrase("nothing was done"))
         outcome = assistant.approve(proposal, decision)
@@ -175,9 +175,9 @@ def _print_proposal(proposal: Proposal, answer: Answer, args: Namespace) -> None
         _print_reading(answer)
 
 
-def _ask_permission(answer: Answer) -> Decision | None:
+def _ask_permission(proposal: Proposal, answer: Answer) -> Decision | None:
     """Return the user's decision, or None if the user declines."""
-    decision = prompt(render(phrase("Do it? [y/N/never]"), _language(answer)))
+    decision = prompt(f"{render(proposal.buttons.accept, _language(answer))}? [y/N/never]")
     if decision in ("y", "yes"):
         return "once"
     return "never" if decision == "never" else None

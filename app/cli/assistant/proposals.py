@@ -69,7 +69,8 @@ def _decide(assistant: Assistant, proposal: Proposal) -> int:
     if not sys.stdin.isatty():
         print_line("Nothing was done, because there is no terminal to ask for confirmation on.")
         return 1
-    decision = _ANSWERS.get(prompt("Do it? [y/n/never, or Enter to decide later]"))
+    question = f"{proposal.buttons.accept}? [y/n/never, or Enter to decide later]"
+    decision = _ANSWERS.get(prompt(question))
     if decision is None:
         print_line("It still waits.")
         return 1
