@@ -123,7 +123,7 @@ class Assistant:
             done, call=answer.call, routed=answer.routed, state=done.state or answer.state
         )
 
-    def approve(self, proposal: Proposal, how: Decision = "once") -> Answer:
+    def approve(self, proposal: Proposal, how: Decision = "once", token: str = "") -> Answer:
         """Carry out a proposal, or refuse its tool.
 
         If things have changed, nothing is done, and the answer has another proposal.
@@ -133,14 +133,17 @@ class Assistant:
             how: `once` carries it out; `session` also allows the tool for this object; `no` drops
                 it; `never` refuses the tool until `gpudeck.assistant.tools.permissions.forget`
                 allows it again.
+            token: The secret of an access token, in place of a person. If it does not allow the
+                proposal, nothing is done, and the answer has the same proposal.
 
         Raises:
             DaemonGone: The daemon is not running.
-            UserError: The proposal has expired, or cannot be carried out any more.
+            UserError: The token cannot be used, or the proposal has expired, or cannot be carried
+                out any more.
         """
         env = make_spec((), {}).env if submits_jobs(proposal.tool) and how in _DOES else {}
         try:
-            reply = self._send(m.Approve(proposal.id, how, env))
+            reply = self._send(m.Approve(proposal.id, how, env, token))
         except DaemonGone as e:
             raise UserError(
                 phrase(

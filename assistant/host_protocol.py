@@ -61,6 +61,9 @@ class Approve(msgspec.Struct, frozen=True, tag="approve"):
     how: Decision = "once"
     env: dict[str, str] = {}
     """The environment of a job that is submitted; empty: the assistant's own."""
+    token: str = ""
+    """The secret of an access token that decides in the place of a person. What it does not allow
+    waits on."""
 
 
 class Report(msgspec.Struct, frozen=True, tag="report"):

@@ -95,6 +95,7 @@ from gpudeck.scheduler.verbs.notify import (
     SetDestination,
     TryDestination,
 )
+from gpudeck.scheduler.verbs.orders import RecordOrder
 from gpudeck.scheduler.verbs.request import Request, decode_reply, encode_request
 from gpudeck.scheduler.verbs.submit import Foresee, ForeseeJob, GetSubmission, Submit, SubmitMany
 from gpudeck.scheduler.verbs.suspension import (
@@ -409,6 +410,20 @@ class Client:
     def note(self, job: int, text: str) -> Job:
         """Add a note to the timeline of a job in any state. Raises NotFound, UserError."""
         return self.send(AddNote(job, text))
+
+    def record_order(self, jobs: Iterable[int], verb: str, program: str, token: str = "") -> None:
+        """Add to the timelines of jobs which program changes them.
+
+        Args:
+            jobs: Their numbers.
+            verb: What is done.
+            program: The name that the program gives itself.
+            token: The name of the access token that allows it; empty: a person approved it.
+
+        Raises:
+            NotFound: One of them does not exist.
+        """
+        self.send(RecordOrder(tuple(jobs), verb, program, token))
 
     def job(self, job: int) -> Job:
         """Return a job. Raises NotFound."""
@@ -819,6 +834,7 @@ class AsyncVerbs(Threaded):
     cancel_many = as_coroutine(Client.cancel_many)
     restore = as_coroutine(Client.restore)
     note = as_coroutine(Client.note)
+    record_order = as_coroutine(Client.record_order)
     job = as_coroutine(Client.job)
     jobs = as_coroutine(Client.jobs)
     page = as_coroutine(Client.page)

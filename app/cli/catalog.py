@@ -227,6 +227,12 @@ COMMANDS = (
         json=False,
     ),
     Command(
+        "token",
+        "cli.assistant.token",
+        "list, add or revoke the access tokens with which programs act through gpudeck mcp without "
+        "asking; show what was done with one",
+    ),
+    Command(
         "serve",
         "cli.assistant.serve",
         "offer the assistant's model to your editors and scripts on this machine, "

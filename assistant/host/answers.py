@@ -117,7 +117,9 @@ def handle_decision(request: Approve, context: RequestContext) -> Answer:
     Raises UserError if the proposal has expired, or cannot be carried out any more.
     """
     with Client(start=False) as daemon:
-        result = context.proposals.approve(daemon, request.proposal, request.how, request.env)
+        result = context.proposals.approve(
+            daemon, request.proposal, request.how, request.env, request.token
+        )
     text = phrases.escaped(result.text, 1000)
     if result.proposal is not None:
         text = f"{text}\n\n{_proposal_text(result.proposal, words('en'))}"
@@ -366,7 +368,7 @@ def _show(asked: _Asked, query: Query, result: ToolResult) -> Answer:
         return answer
     try:
         proposals = asked.context.request.proposals
-        proposal = proposals.add(asked.tools, query, result.action, certain=False)
+        proposal = proposals.add(asked.tools, query, result.action, certain=False, by=asked.ask.by)
     except UserError as e:
         return msgspec.structs.replace(answer, text=f"{text}\n\n{_error_text(e, asked.words)}")
     text = f"{text}\n\n{_proposal_text(proposal, asked.words)}"

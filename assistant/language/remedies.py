@@ -16,7 +16,10 @@ _REMEDIES = {
     "permission": "The job may not read or write a file. Check its owner and mode.",
     "missing file": "A file that the job needs does not exist. Check its path and folder.",
     "killed": "Something ended the process, often the system when memory is full.",
+    "time limit": "It ran as long as its time limit allows. Give it more time.",
+    "lost": "The machine or the job's runner stopped. Run the job again.",
     "error": "This is the last error in its output.",
+    "": "The output shows no cause that is known. Read its last lines.",
 }
 
 
@@ -26,4 +29,9 @@ def advice(job: object, kind: str, line: str, words: Words) -> tuple[str, str]:
     `kind` is one of `gpudeck.assistant.query.failures.KINDS`.
     """
     log = words.text("The log of job {job} says:", job=job)
-    return f"{log}\n\n{phrases.fenced(line)}", words.text(_REMEDIES[kind])
+    return f"{log}\n\n{phrases.fenced(line)}", remedy(kind, words)
+
+
+def remedy(kind: str, words: Words) -> str:
+    """Return what helps against a kind of failure; empty stands for an unknown one."""
+    return words.text(_REMEDIES[kind])

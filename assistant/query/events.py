@@ -17,8 +17,9 @@ from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 _SEARCHED = 60
 """The newest jobs whose timelines are read where none is named."""
-_BY_HAND = frozenset({"submitted", "cancelled", "edited", "moved", "restored", "held", "suspended",
-                      "resumed", "stop requested", "asked to end", "queued again"})  # fmt: skip
+_BY_HAND = frozenset({"submitted", "ordered", "cancelled", "edited", "moved", "restored", "held",
+                      "suspended", "resumed", "stop requested", "asked to end",
+                      "queued again"})  # fmt: skip
 
 
 def events(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:

@@ -10,7 +10,7 @@ import msgspec
 
 from gpudeck.accel import result as results
 from gpudeck.assistant.facts.fact import QUEUE
-from gpudeck.assistant.facts.phrases import plain
+from gpudeck.assistant.facts.phrases import log_lines, plain
 from gpudeck.assistant.query import estimates, failures, printed
 from gpudeck.assistant.query.find import MAX_JOBS, named_jobs
 from gpudeck.assistant.query.groups import HELPERS
@@ -57,6 +57,8 @@ class _Context:
         self.notes: list[Note] = []
         self.deadline = 0.0
         """Whether jobs have ended by this moment is asked for; 0.0: it is not."""
+        self.log_lines, self.from_start = _LOG_LINES, False
+        """How many lines of the output are asked for, and whether those of its start."""
         self.remedies = True
         """Whether the jobs are few enough to look into the log of each that failed."""
 
@@ -64,6 +66,9 @@ class _Context:
 def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     """Return a row for each job that the query names or describes. Raises NotFound."""
     context = _Context(daemon, snapshot, query.time)
+    if query.measure == "log":  # the limit is of its lines
+        context.log_lines, context.from_start = query.limit or _LOG_LINES, query.order == "up"
+        query = msgspec.structs.replace(query, limit=0, order="")
     measures = [query.measure] if query.measure else list(SUBJECTS["jobs"].headline)
     if not query.measure and query.states and set(query.states) <= set(FAILED):
         measures.append("reason")  # whoever asks what failed asks why, too
@@ -402,7 +407,13 @@ def _devices(context: _Context, job: j.Job) -> _Pair:
 
 
 def _log(context: _Context, job: j.Job) -> _Pair:
-    lines = [line for line in read_log(job.id, ONE_LOG).lines if line.strip()][-_LOG_LINES:]
+    all_lines = (
+        log_lines(context.daemon.log(job.id, 0, ONE_LOG))
+        if context.from_start
+        else read_log(job.id, ONE_LOG).lines
+    )
+    lines = [line for line in all_lines if line.strip()]
+    lines = lines[: context.log_lines] if context.from_start else lines[-context.log_lines :]
     return ("\n".join(lines), "") if lines else (None, "it printed nothing")
 
 

@@ -73,7 +73,8 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True, tag="query"):
     """Rows are added up by one of the table's groupings; without a measure they are counted."""
     order: Literal["", "up", "down"] = ""
     limit: int = 0
-    """The most rows; of capacity, so many jobs at once."""
+    """The most rows; of capacity, so many jobs at once; of jobs' output, the most lines of each,
+    which are the first ones where `order` is `up`."""
     other: Query | None = None
     """What it is compared with."""
     amount: float = 0.0

@@ -36,15 +36,16 @@ _ABOUT_FIELDS = {
     "devices": "indices of GPUs; none: all", "jobs": "numbers or names of jobs",
     "states": "states of jobs, or idle or busy for devices", "group": "a group of jobs",
     "aggregate": f"one of {', '.join(AGGREGATES)}; empty: every row",
-    "limit": "the most rows; 0: all", "gpus": "for capacity: how many GPUs the job would need",
+    "limit": "the most rows; 0: all; with the measure log: the last lines, with the order up: "
+             "the first lines", "gpus": "for capacity: how many GPUs the job would need",
     "amount": "for capacity: bytes on each GPU; for conversion: the value",
     "exclude": "jobs that stay as they are", "place": "first, last, before or after",
     "beside": "the job that it is moved before or after", "command": "the command, as in a shell",
     "workload": f"in place of a command, one of {', '.join(WORKLOADS)}",
     "params": "parameters of the workload",
     "options": "options of the job by name, written as on the command line: "
-               f"{', '.join(option.name for option in JOB_OPTIONS)}; of a booking: begin, until, "
-               "group",
+               f"{', '.join(option.name for option in JOB_OPTIONS)}, and array, such as 0-9; of a "
+               "booking: begin, until, group",
     "number": "a PID, an alert, a priority, or the limit of a group",
     "setting": "the name of a setting", "text": "a note, the value of a setting, or a name",
 }  # fmt: skip
@@ -74,10 +75,14 @@ def query_tool() -> ToolSchema:
     """Return the tool that returns rows."""
     lines = (
         f"{name} ({SUBJECTS[name].about}): {', '.join(SUBJECTS[name].measures) or 'no measures'}"
-        for name in ROWS
-        if name != "conversion"
+        for name in SUBJECTS
+        if name not in ("conversion", "manual")
     )
-    about = "Return rows about GPUs or jobs. Subjects and their measures:\n" + "\n".join(lines)
+    about = (
+        "Return rows or a text about GPUs or jobs. Subjects and their measures:\n"
+        + "\n".join(lines)
+        + f"\nmanual ({SUBJECTS['manual'].about}): a question in text"
+    )
     return ToolSchema("query", about, _schema(Asked, lambda field: field != "type", ("subject",)))
 
 

@@ -11,12 +11,26 @@ from gpudeck.assistant.query.find import named_jobs
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools.tool import ToolContext
 from gpudeck.language.rendering import render
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
-from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS, JobOption, JobOptions, moment_of
+from gpudeck.scheduler.protocol.job_options import (
+    JOB_OPTIONS,
+    JobOption,
+    JobOptions,
+    moment_of,
+    parse_indices,
+)
 from gpudeck.scheduler.protocol.jobs import Spec
+from gpudeck.scheduler.protocol.submissions import indexed
 
 _JOBS = ("after", "after_any")
+_FIXED = {"submit": ("cwd", "env"), "retry": ("env",)}
+"""Options that an order says otherwise, or that are those of who approves it."""
 _NUMBERED = re.compile(r"GPU (\d+)")
+_LONGEST = 1000
+"""Characters of a value: a card shows all of what is approved."""
+ARRAY = "array"
+"""The option that is no part of a job: the indices of an array."""
 KNOWN = {option.name: option for option in JOB_OPTIONS}
 
 
@@ -30,7 +44,11 @@ def read(context: ToolContext, order: Order) -> JobOptions:
     found: dict[str, Any] = {}
     for name, text in order.options.items():
         option = KNOWN.get(name)
-        if option is None:
+        if len(text) > _LONGEST:
+            raise UserError(phrase("an option has up to {most} characters here", most=_LONGEST))
+        if name == ARRAY and order.verb == "submit" and order.command:
+            continue
+        if option is None or name in _FIXED.get(order.verb, ()):
             raise UserError(
                 context.words.text("a job cannot be {option} yet", option=plain(name, 40))
             )
@@ -49,6 +67,12 @@ def _value(context: ToolContext, option: JobOption, text: str) -> Any:
     return option.parse(text) if option.parse is not None else True
 
 
+def in_array(order: Order, spec: Spec) -> list[Spec]:
+    """Return the job once for each index that the order names, or alone. Raises UserError."""
+    indices = order.options.get(ARRAY)
+    return [spec] if indices is None else indexed(spec, parse_indices(indices))
+
+
 def fields(options: JobOptions) -> dict[str, Any]:
     """Return the options as fields of a Spec."""
     begin = options.get("begin")
@@ -60,7 +84,7 @@ def captions(context: ToolContext, spec: Spec, options: JobOptions) -> tuple[tup
     words = context.words
 
     def write(option: JobOption) -> str:
-        return plain(render(option.write(getattr(spec, option.name)), words.language), 100)
+        return plain(render(option.write(getattr(spec, option.name)), words.language), _LONGEST)
 
     return tuple(
         (words.text(option.label), write(option))
@@ -77,7 +101,11 @@ def as_flags(order: Order, options: JobOptions) -> list[str]:
     }
     return [
         f"{option.flag or '--' + option.name.replace('_', '-')}"
-        + (f" {shlex.quote(texts[option.name])}" if option.parse is not None else "")
+        + (
+            f" {shlex.quote(plain(texts[option.name], _LONGEST))}"
+            if option.parse is not None
+            else ""
+        )
         for option in JOB_OPTIONS
         if option.name in texts
-    ]
+    ] + ([f"--array {shlex.quote(order.options[ARRAY])}"] if ARRAY in order.options else [])

@@ -18,6 +18,29 @@ def submits_jobs(tool: str) -> bool:
     return bool(_NEW_JOBS & {*tool.partition(" ")[2].split("+")})
 
 
+class Preview(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Describe a job that would be submitted, for programs."""
+
+    command: tuple[str, ...]
+    """Word by word, without escape sequences and control characters."""
+    folder: str
+    environment: str
+    """Where its variables come from, in a sentence: their values are secret."""
+    gpus: int
+    options: dict[str, str] = {}
+    """What else was said about it: labels and values."""
+    count: int = 1
+    """How many jobs like it: an array."""
+    begins: float | None = None
+    """Seconds since the epoch; None: unknown."""
+    devices: tuple[str, ...] = ()
+    """Where it would run."""
+    waits: str = ""
+    """Why it would not start at once."""
+    ahead: tuple[str, ...] = ()
+    """The jobs that wait and come before it."""
+
+
 class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
     """Describe an action for a person to allow or refuse. All of it is plain text."""
 
@@ -41,3 +64,5 @@ class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
     """The program that proposes it; empty: the person asked for it."""
     buttons: Buttons = Buttons()
     """The captions of the two decisions on it."""
+    runs: tuple[Preview, ...] = ()
+    """The jobs that would be submitted."""

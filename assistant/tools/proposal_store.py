@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.query.request import Order, Request, Role
+from gpudeck.assistant.tools.access import AccessToken, Act
+from gpudeck.assistant.tools.access_files import own_jobs, record, token_of
 from gpudeck.assistant.tools.permissions import check_permitted, forget_hint, refuse
-from gpudeck.assistant.tools.proposal import Decision, Proposal, submits_jobs
+from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.assistant.tools.registry import plan_action
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, ToolContext
-from gpudeck.language.languages import Language
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
@@ -24,6 +25,7 @@ LASTS_S = 300.0
 OF_PROGRAMS_LASTS_S = 3600.0
 """The same for the proposal of a program, which nobody waits for."""
 _MAX_PENDING = 100
+"""Proposals that are kept for the person, and as many for programs, which cannot push them out."""
 _CHANGED = "Nothing was done, because things have changed since this was proposed."
 
 
@@ -90,19 +92,51 @@ class ProposalStore:
         """
         meant = action.order or request  # to pause a job that runs is to suspend it
         check_permitted(context.daemon, meant.name)
+        if by and (same := self._same(meant, action, by)) is not None:
+            return same
         return self._keep(context, meant, action, certain, by=by)
 
+    def _same(self, meant: Request, action: PlannedAction, by: str) -> Proposal | None:
+        """Return the proposal by which a program asks for the same already."""
+        with self._lock:
+            kept = tuple(self._pending.values())
+        wanted, now = (by, meant, action.basis), self._clock()
+        return next(
+            (
+                one.proposal
+                for one in kept
+                if (one.proposal.by, one.request, one.action.basis) == wanted
+                and one.proposal.expires > now
+            ),
+            None,
+        )
+
     def approve(
-        self, daemon: Client, number: str, decision: Decision, env: Environment
+        self,
+        daemon: Client,
+        number: str,
+        decision: Decision,
+        env: Environment,
+        secret: str = "",
     ) -> DecisionResult:
         """Carry out a proposal once, drop it, or refuse its tool for good.
 
         If things have changed so that the effect would differ, nothing is done, and the action is
         proposed again. A permission for the session is kept by the client.
 
+        Args:
+            daemon: A client of the daemon.
+            number: The id of the proposal.
+            decision: Of the person.
+            env: Of a job that is submitted.
+            secret: That of an access token, in place of a person. A proposal that it does not
+                allow is returned, and waits on.
+
         Raises:
-            UserError: The proposal has expired, or cannot be carried out any more.
+            UserError: The proposal has expired, or cannot be carried out any more; or the access
+                token cannot be used.
         """
+        token = token_of(secret) if secret else None
         with self._lock:
             pending = self._pending.pop(number, None)
         if pending is None or pending.proposal.expires <= self._clock():
@@ -112,14 +146,22 @@ class ProposalStore:
                     "done. Ask again"
                 )
             )
-        result = self._decide(daemon, pending, decision, env)
+        result = self._decide(daemon, pending, decision, env, token)
         with self._lock:
+            if result.proposal is pending.proposal:
+                self._pending[number] = pending
+                return result
             self._outcomes[number] = result.text
             self._outcomes = dict(list(self._outcomes.items())[-_MAX_PENDING:])
         return result
 
     def _decide(
-        self, daemon: Client, pending: _Pending, decision: Decision, env: Environment
+        self,
+        daemon: Client,
+        pending: _Pending,
+        decision: Decision,
+        env: Environment,
+        token: AccessToken | None,
     ) -> DecisionResult:
         _, request, context, action = pending
         words, tool = context.words, pending.proposal.tool
@@ -131,6 +173,9 @@ class ProposalStore:
             text = words.text("I will not propose this again ({tool}).", tool=tool)
             return DecisionResult(request.role, f"{text} {forget_hint(tool)}")
         context = context._replace(daemon=daemon)
+        if token is not None and not _is_allowed(token, pending):
+            text = words.text("This waits for a person: the access token does not allow it.")
+            return DecisionResult(request.role, text, pending.proposal)
         if isinstance(request, Order) and not action.sealed:
             action = plan_action(context, request)
         if action.basis != pending.action.basis:
@@ -138,8 +183,8 @@ class ProposalStore:
             by = pending.proposal.by
             again = self._keep(context, request, action, certain=False, note=changed, by=by)
             return DecisionResult(request.role, changed, again)
-        done = action.carry_out(daemon, env)
-        state = _of_newest(daemon, words.language) if submits_jobs(tool) else None
+        done, made = _carry_out(daemon, pending._replace(action=action), env, token)
+        state = State(made, about="job", language=words.language) if made else None
         return DecisionResult(request.role, done, state=state)
 
     def _keep(
@@ -163,6 +208,7 @@ class ProposalStore:
             action.sealed,
             note,
             by,
+            runs=action.runs,
             buttons=action.buttons,
         )
         with self._lock:
@@ -172,10 +218,42 @@ class ProposalStore:
                 if kept.proposal.expires > now
             }
             valid[proposal.id] = _Pending(proposal, request, context, action)
-            self._pending = dict(list(valid.items())[-_MAX_PENDING:])
+            alike = [n for n, kept in valid.items() if bool(kept.proposal.by) == bool(by)]
+            dropped = frozenset(alike[:-_MAX_PENDING])
+            self._pending = {n: kept for n, kept in valid.items() if n not in dropped}
         return proposal
 
 
-def _of_newest(daemon: Client, language: Language) -> State:
-    """Return that the conversation is about the newest job."""
-    return State(tuple(job.id for job in daemon.jobs(1)), about="job", language=language)
+def _is_allowed(token: AccessToken, pending: _Pending) -> bool:
+    """Return whether a token allows a proposal; what follows from a question needs a person."""
+    order, jobs = pending.request, pending.action.jobs
+    return isinstance(order, Order) and token.allows(order, jobs, own_jobs(token))
+
+
+def _carry_out(
+    daemon: Client, pending: _Pending, env: Environment, token: AccessToken | None
+) -> tuple[str, tuple[int, ...]]:
+    """Do it, and return what was done, and the new jobs.
+
+    What a program ordered is in the timelines of its jobs, and what a token allowed in its record.
+    """
+    proposal, request, _, action = pending
+    verb, name = request.name.partition(" ")[2], token.name if token is not None else ""
+    if proposal.by and action.jobs:
+        daemon.record_order(action.jobs, verb, proposal.by, name)
+    outcome: str = ""
+    made: tuple[int, ...] = ()
+    try:
+        outcome = action.carry_out(daemon, env)
+        if action.submission:
+            made = tuple(job.id for job in daemon.submission(action.submission))
+            if proposal.by:
+                daemon.record_order(made, verb, proposal.by, name)
+    except UserError as e:
+        outcome = str(e)
+        raise
+    finally:
+        if token is not None:
+            line = (action.order or request).line
+            record(Act(time.time(), token.digest, proposal.by, line, outcome, made))
+    return outcome, made

@@ -293,7 +293,8 @@ def change_setting(context: ToolContext, order: Order) -> PlannedAction:
             words.text("name the setting and its value, for example: set the theme to dark")
         )
     current = context.daemon.snapshot().settings
-    before = getattr(current, order.setting)
+    known = order.setting in current.__struct_fields__  # `changed` refuses others
+    before = getattr(current, order.setting) if known else ""
     value = _typed(order.text, before)
     told = _below_slowdown(context, value) if order.setting in BELOW_SLOWDOWN else None
     if told is not None:

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,28 +19,65 @@ from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools import job_options
 from gpudeck.assistant.tools.buttons import Buttons, of_jobs
-from gpudeck.assistant.tools.targets import device_labels, targets, title, titles
+from gpudeck.assistant.tools.previews import forecast, preview
+from gpudeck.assistant.tools.proposal import Preview
+from gpudeck.assistant.tools.targets import targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from gpudeck.language.numbers import capitalized
-from gpudeck.language.rendering import render, render_moment
-from gpudeck.language.text import moment, phrase
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import JobOptions, make_spec
 from gpudeck.scheduler.protocol.jobs import Job, Spec
+from gpudeck.scheduler.protocol.submissions import new_token
 from gpudeck.scheduler.protocol.units import numbered
-from gpudeck.scheduler.protocol.wait_texts import explain
 
-_SHOWN = 300
-"""Characters of a command."""
+_SHOWN = 2000
+"""Characters of a command and of its folder: a card shows all of what is approved."""
+
+
+class _NewJob(NamedTuple):
+    """Hold a job that is planned, what it would run in a sentence, and the command that does so."""
+
+    spec: Spec
+    effect: str
+    command: str
 
 
 def submit(context: ToolContext, order: Order) -> PlannedAction:
     """Plan a workload with this machine's defaults, or a command, in the person's folder."""
-    words = context.words
-    options = job_options.read(context, order)
-    shown = job_options.as_flags(order, options)
+    words, options = context.words, job_options.read(context, order)
+    spec, effect, command = _new_job(context, order, options)
+    specs = job_options.in_array(order, spec)
+    token = new_token()
+
+    def carry_out(daemon: Client, env: Environment) -> str:
+        made = [_with_environment(one, env) for one in specs]
+        return _queued(context, daemon.submit_many(made, token=token))
+
+    found = context.daemon.foresee_spec(spec, len(specs))
+    effect = f"{effect} {forecast(context, spec, found)}"
+    if len(specs) > 1:
+        runs = words.text("The job runs {n} times, once for each index of its array.", n=len(specs))
+        effect = f"{runs} {effect}"
+    return PlannedAction(
+        words.text("Run {name}", name=phrases.plain(spec.name, 60)),
+        effect,
+        (spec.argv, spec.cwd, tuple(sorted(order.options.items()))),
+        carry_out,
+        (*job_options.captions(context, spec, options), (words.text("Command"), command)),
+        buttons=Buttons(
+            phrase("Run {name}", name=phrases.plain(spec.name, 40)), phrase("Queue nothing")
+        ),
+        runs=(preview(context, spec, options, found, len(specs)),),
+        submission=token,
+    )
+
+
+def _new_job(context: ToolContext, order: Order, options: JobOptions) -> _NewJob:
+    """Return the job of an order. Raises UserError."""
+    words, shown = context.words, job_options.as_flags(order, options)
     if order.workload:
         spec = _workload(context, order.workload, order.params, options)
         effect = words.text(
@@ -48,36 +86,25 @@ def submit(context: ToolContext, order: Order) -> PlannedAction:
             parameters=_parameters(spec.params),
         )
         given = [f"{key}={value}" for key, value in order.params.items()]
-        command = " ".join(["gpudeck run", order.workload, *given, *shown])
-    elif order.command:
+        return _NewJob(spec, effect, " ".join(["gpudeck run", order.workload, *given, *shown]))
+    if order.command:
         spec = _command(order, context.folder, options)
-        effect = _runs(context, spec)
         command = " ".join(["gpudeck submit", *shown, "--", _shown(spec.argv)])
-    else:
-        known = ", ".join(workload.name for workload in catalog.WORKLOADS)
-        raise UserError(
-            words.text(
-                "name what to run: a workload ({known}), or a command in quotes, for example: "
-                "run 'python train.py' on 1 gpu",
-                known=known,
-            )
+        return _NewJob(spec, _runs(context, spec), command)
+    known = ", ".join(workload.name for workload in catalog.WORKLOADS)
+    raise UserError(
+        words.text(
+            "name what to run: a workload ({known}), or a command in quotes, for example: "
+            "run 'python train.py' on 1 gpu",
+            known=known,
         )
-
-    def carry_out(daemon: Client, env: Environment) -> str:
-        return _queued(context, daemon.submit_many([_with_environment(spec, env)]))
-
-    effect = " ".join(filter(None, (effect, _forecast(context, spec))))
-    heading = words.text("Run {name}", name=phrases.plain(spec.name, 60))
-    basis = (spec.argv, spec.cwd, tuple(sorted(options.items())))
-    details = (*job_options.captions(context, spec, options), (words.text("Command"), command))
-    run = phrase("Run {name}", name=phrases.plain(spec.name, 40))
-    buttons = Buttons(run, phrase("Queue nothing"))
-    return PlannedAction(heading, effect, basis, carry_out, details, buttons=buttons)
+    )
 
 
 def retry(context: ToolContext, order: Order) -> PlannedAction:
     """Plan to run jobs that ended again as new jobs, perhaps with more memory."""
     words, jobs = context.words, targets(context, order)
+    _check_length(order.command)
     if active := [job for job in jobs if job.active]:
         raise UserError(
             words.text(
@@ -90,28 +117,23 @@ def retry(context: ToolContext, order: Order) -> PlannedAction:
     if order.command and (len(jobs) > 1 or jobs[0].spec.workload):
         text = "{option} of a job cannot be changed once it is submitted"
         raise UserError(words.text(text, option=words.text("Command")))
-    specs = []
-    for job in jobs:
-        changes = job_options.fields(options)
-        if changes.get("memory") and not (job.spec.gpus or changes.get("gpus")):
-            changes["gpus"] = 1
-        argv = with_flags(job.spec.argv, order.command)
-        again = msgspec.structs.replace(
-            job.spec, argv=argv, kind="", after=(), after_any=(), hold=False
-        )
-        specs.append(msgspec.structs.replace(again, **changes))
+    specs = [_again(job, order, options) for job in jobs]
+
+    token = new_token()
 
     def carry_out(daemon: Client, env: Environment) -> str:
-        return _queued(
-            context, daemon.submit_many([_with_environment(spec, env) for spec in specs])
-        )
+        again = [_with_environment(spec, env) for spec in specs]
+        return _queued(context, daemon.submit_many(again, token=token))
 
     effect = words.text(
         "{jobs} will be submitted again, as new jobs with the same commands and requirements.",
         jobs=capitalized(titles(jobs)),
     )
+    runs: tuple[Preview, ...] = ()
     if len(jobs) == 1:
-        effect = " ".join((_runs(context, specs[0]), _forecast(context, specs[0])))
+        found = context.daemon.foresee_spec(specs[0])
+        effect = f"{_runs(context, specs[0])} {forecast(context, specs[0], found)}"
+        runs = (preview(context, specs[0], options, found),)
     if changed := ", ".join(
         ": ".join(one) for one in job_options.captions(context, specs[0], options)
     ):
@@ -132,7 +154,21 @@ def retry(context: ToolContext, order: Order) -> PlannedAction:
         Order("retry", jobs=numbers, command=order.command, options=order.options),
         numbers,
         buttons=of_jobs("retry", numbers),
+        runs=runs,
+        submission=token,
     )
+
+
+def _again(job: Job, order: Order, options: JobOptions) -> Spec:
+    """Return the job as it is submitted once more. Raises UserError for changes of no command."""
+    changes = job_options.fields(options)
+    if changes.get("memory") and not (job.spec.gpus or changes.get("gpus")):
+        changes["gpus"] = 1
+    argv = with_flags(job.spec.argv, order.command)
+    again = msgspec.structs.replace(
+        job.spec, argv=argv, kind="", after=(), after_any=(), hold=False
+    )
+    return msgspec.structs.replace(again, **changes)
 
 
 def with_flags(argv: Sequence[str], changes: str) -> tuple[str, ...]:
@@ -183,9 +219,9 @@ def _has_artefacts(context: ToolContext, job: Job) -> bool:
 def _workload(
     context: ToolContext, name: str, params: Mapping[str, str], options: JobOptions
 ) -> Spec:
-    workload = catalog.find(name)
     devices = context.daemon.snapshot().devices
     try:
+        workload = catalog.find(name)
         values = workload.complete(params, devices[0].device.kind if devices else "nvidia")
         argv = workload.argv(values)
     except ValueError as e:
@@ -210,8 +246,20 @@ def _command(order: Order, folder: str, options: JobOptions) -> Spec:
         raise UserError(phrase("{needed}: {problem}", needed=needed, problem=str(e))) from e
     if not argv:
         raise UserError(needed)
+    _check_length(order.command)
     given: JobOptions = {"name": Path(argv[0]).name, **options, "cwd": folder, "env": {}}
     return _as_of_the_daemon(make_spec(argv, given))
+
+
+def _check_length(command: str) -> None:
+    """Raise UserError for a command that a card would not show whole."""
+    if len(command) > _SHOWN:
+        raise UserError(
+            phrase(
+                "a command has up to {most} characters here: put a longer one into a script",
+                most=_SHOWN,
+            )
+        )
 
 
 def _with_environment(spec: Spec, env: Environment) -> Spec:
@@ -237,33 +285,8 @@ def _queued(context: ToolContext, jobs: Sequence[Job]) -> str:
 def _runs(context: ToolContext, spec: Spec) -> str:
     return context.words.text(
         "A new job will run in {folder}, without a shell: {command}.",
-        folder=phrases.plain(spec.cwd, 200),
+        folder=phrases.plain(spec.cwd, _SHOWN),
         command=_shown(spec.argv),
-    )
-
-
-def _forecast(context: ToolContext, spec: Spec) -> str:
-    """Say where and when a job would start. Raises UserError if it can never run here."""
-    words, snapshot = context.words, context.daemon.snapshot()
-    found = context.daemon.foresee_spec(spec)
-    labels, no_gpu = device_labels(context.daemon), ""
-    if not spec.gpus and any(state.device.kind == "nvidia" for state in snapshot.devices):
-        no_gpu = words.text("It gets no GPU; to give it one, add: on 1 gpu.") + " "
-    where = ""
-    if found.devices:
-        names = ", ".join(labels.get(device, device) for device in found.devices)
-        where = words.text(" on {devices}", devices=names)
-    if found.wait is None:
-        return no_gpu + words.text("It will start at once{where}.", where=where)
-    reason = render(explain(found.wait, snapshot.time), words.language)
-    if found.at is None:
-        text = "It will wait; start time unknown: {reason}."
-        return no_gpu + words.text(text, reason=reason)
-    return no_gpu + words.text(
-        "It will start about {time}{where}: {reason}.",
-        time=render_moment(moment(found.at, snapshot.time), words.language),
-        where=where,
-        reason=reason,
     )
 
 

@@ -9,6 +9,7 @@ from gpudeck.assistant.facts import Fact
 from gpudeck.assistant.facts.index import FactIndex
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools.buttons import Buttons
+from gpudeck.assistant.tools.proposal import Preview
 from gpudeck.language.words import Words
 from gpudeck.language.words import words as in_language
 from gpudeck.scheduler.client import Client
@@ -59,6 +60,10 @@ class PlannedAction(NamedTuple):
     """It checks each item while it runs, so it is not planned again when it is approved."""
     buttons: Buttons = Buttons()
     """The captions of the two decisions on it."""
+    runs: tuple[Preview, ...] = ()
+    """The jobs that it submits."""
+    submission: str = ""
+    """The token of the submission by which it makes new jobs; empty: it makes none."""
 
 
 class ToolResult(NamedTuple):

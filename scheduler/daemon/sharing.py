@@ -29,6 +29,7 @@ from gpudeck.scheduler.verbs import (
     change,
     control,
     jobs,
+    orders,
     submit,
 )
 from gpudeck.scheduler.verbs.request import Request
@@ -94,7 +95,9 @@ def _check_root(request: Request[Any], uid: int) -> None:
         raise UserError(FOR_ROOT)
 
 
-def _check_many(request: change.CancelMany | change.Restore, uid: int, owners: Owners) -> None:
+def _check_many(
+    request: change.CancelMany | change.Restore | orders.RecordOrder, uid: int, owners: Owners
+) -> None:
     """Raise UserError unless every job that the request names is this user's."""
     named, count = list(request.jobs), len(request.jobs)
     if isinstance(request, change.CancelMany):

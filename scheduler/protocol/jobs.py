@@ -365,6 +365,7 @@ EVENTS = (
     mark_phrase("failed"),
     mark_phrase("cancelled"),
     mark_phrase("lost"),
+    mark_phrase("ordered"),
     mark_phrase("edited"),
     mark_phrase("moved"),
     mark_phrase("restored"),

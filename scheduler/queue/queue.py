@@ -132,7 +132,7 @@ class Queue:
             yield
         return found
 
-    def add_event(self, job_id: int, what: str, text: str) -> Job:
+    def add_event(self, job_id: int, what: str, text: Message) -> Job:
         """Add an event to the timeline of a job in any state. Raises NotFound, UserError."""
         return self._store.update(self.get(job_id), Event(time.time(), what, text))
 

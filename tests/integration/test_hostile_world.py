@@ -38,7 +38,7 @@ from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.hostile_strings import FEW, STRINGS, VICTIM, Shape, controls
 from tests.integration.deck import python, ready, running
 from tests.integration.endpoint import serving
-from tests.integration.test_mcp import _talk
+from tests.integration.programs import talk
 from tests.integration.test_serve import noise, written
 from tests.support import state_folder
 
@@ -223,7 +223,7 @@ def test_the_protocol_server_reads_and_returns_cards_only(world: World) -> None:
     calls = [("ask", {"question": text}) for text in FEW[::5]]
     calls += [("query", {"subject": "jobs", "group": text}) for text in FEW]
     calls += [("ask", {"question": "which jobs are held?"}), ("query", {"subject": "jobs"})]
-    _, found = asyncio.run(_talk(calls))
+    _, found = asyncio.run(talk(calls))
     for (tool, asked), result in zip(calls, found, strict=True):
         texts = [part.text for part in result.content]
         assert texts, (tool, asked)

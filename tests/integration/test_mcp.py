@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import pty
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpudeck.assistant.query.table import VERBS
+from gpudeck.assistant.query.table import SUBJECTS, VERBS
 from gpudeck.assistant.query.written import order_tools, read_order, read_query
+from gpudeck.assistant.tool_server.tools import NOTICE
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import python, running
+from tests.integration.programs import gpudeck, in_terminal, talk, text
 from tests.support import state_folder
 
 pytestmark = pytest.mark.xdist_group("typical")
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -38,121 +35,123 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
             yield job.id
 
 
-async def _talk(
-    calls: list[tuple[str, dict[str, Any]]], *options: str
-) -> tuple[list[str], list[Any]]:
-    # imported here, because all processes of the tests import this module and one runs it
-    from mcp import Client as ProtocolClient
-    from mcp import StdioServerParameters
-
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "gpudeck", "mcp", *options],
-        env=dict(os.environ),
-        cwd=str(ROOT),
-    )
-    async with ProtocolClient(server) as client:
-        tools = [tool.name for tool in (await client.list_tools()).tools]
-        return tools, [await client.call_tool(name, arguments) for name, arguments in calls]
-
-
-def _text(result: Any) -> str:
-    return str(result.content[0].text)
-
-
-def _tty(command: list[str], answer: str) -> str:
-    """Run a command in a terminal, answer its question, and return what it prints."""
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gpudeck", *command],
-        stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=ROOT, text=True,
-    )  # fmt: skip
-    os.write(master, f"{answer}\n".encode())
-    said, _ = process.communicate(timeout=60)
-    os.close(master)
-    os.close(slave)
-    return said
-
-
 def test_queries_and_questions_only_read(busy: int) -> None:
-    tools, (rows, answer, wrong) = asyncio.run(
-        _talk(
+    tools, (rows, answer, wrong, help_text) = asyncio.run(
+        talk(
             [
                 ("query", {"subject": "jobs", "states": ["running"]}),
                 ("ask", {"question": "welche jobs laufen?"}),
                 ("query", {"subject": "devices", "measure": "flavour"}),
+                ("query", {"subject": "help"}),
             ]
         )
     )
-    assert {"query", "ask", "triage", "proposal", *VERBS} == set(tools)
-    found = rows.structured_content or json.loads(_text(rows))
+    assert {"query", "ask", "triage", "proposal", *VERBS} == {tool.name for tool in tools}
+    assert {tool.name for tool in tools if tool.annotations.read_only_hint} == {"query", "proposal"}
+    (about,) = (tool.description for tool in tools if tool.name == "query")
+    assert all(f"\n{subject} (" in about for subject in SUBJECTS if subject != "conversion")
+    found = rows.structured_content
+    assert found == json.loads(text(rows)) and found["notice"] == NOTICE
     assert [row["key"] for row in found["rows"]] == [f"job{busy}"]
-    assert "1 Job läuft" in _text(answer)
-    assert wrong.is_error and "no measure 'flavour'" in _text(wrong)
+    assert text(answer).startswith(NOTICE) and "1 Job läuft" in text(answer)
+    assert wrong.is_error and "no measure 'flavour'" in text(wrong)
+    assert not help_text.is_error and "cancel" in text(help_text).casefold()
 
 
 def test_an_order_waits_for_a_person_who_refuses_or_approves_it(busy: int) -> None:
     order = ("cancel", {"jobs": [busy]})
-    _, (first, asked) = asyncio.run(_talk([order, ("ask", {"question": f"cancel job {busy}"})]))
-    first_id = _text(first).split(":")[0].removeprefix("Proposal ")
-    assert f"Cancel job {busy} (long)?" in _text(first) and "waits for a person" in _text(asked)
+    _, (first, asked) = asyncio.run(talk([order, ("ask", {"question": f"cancel job {busy}"})]))
+    proposed = first.structured_content
+    assert proposed["title"] == f"Cancel job {busy} (long)" and "SIGTERM" in proposed["effect"]
+    assert proposed["state"].startswith("waits for a person")
+    assert asked.structured_content["proposal"]["id"] == proposed["id"], "it waits already"
     with Client(start=False) as deck:
         assert deck.job(busy).active, "nothing is done by itself"
-        listed = subprocess.run(
-            [sys.executable, "-m", "gpudeck", "proposals"],
-            cwd=ROOT, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        assert first_id[:8] in listed.stdout and f"Cancel job {busy} (long)" in listed.stdout
-        assert "A person refused it" in _tty(["proposals", first_id[:8]], "n")
+        listed = gpudeck("proposals")
+        assert proposed["id"][:8] in listed and f"Cancel job {busy} (long)" in listed
+        assert "A person refused it" in in_terminal(["proposals", proposed["id"][:8]], "n")
         assert deck.job(busy).active
         job = deck.submit(python("import time; time.sleep(300)"), name="short")
-        _, (second,) = asyncio.run(_talk([("cancel", {"jobs": [job.id]})]))
-        second_id = _text(second).split(":")[0].removeprefix("Proposal ")
-        _, (waits,) = asyncio.run(_talk([("proposal", {"id": second_id})]))
-        assert _text(waits) == "waiting for a person"
-        _tty(["proposals", second_id], "y")
+        _, (second,) = asyncio.run(talk([("cancel", {"jobs": [job.id]})]))
+        second_id = second.structured_content["id"]
+        _, (waits,) = asyncio.run(talk([("proposal", {"id": second_id})]))
+        assert "waits for a person" in text(waits)
+        in_terminal(["proposals", second_id], "y")
         assert deck.wait(job.id, 30.0).status == "cancelled"
+        told = [str(event.text) for event in deck.timeline(job.id) if event.what == "ordered"]
+        assert told == ["cancel by editor, approved by a person"]
     _, (refused, done, gone) = asyncio.run(
-        _talk([("proposal", {"id": one}) for one in (first_id, second_id, "0" * 32)])
+        talk([("proposal", {"id": one}) for one in (proposed["id"], second_id, "0" * 32)])
     )
-    assert "A person refused it" in _text(refused)
-    assert f"job {job.id}" in _text(done)
-    assert _text(gone) == "expired: nothing was done"
+    assert "A person refused it" in text(refused)
+    assert f"job {job.id}" in text(done)
+    assert "expired: nothing was done" in text(gone)
 
 
-def test_a_program_does_by_itself_only_what_who_started_it_allowed(
-    busy: int, tmp_path: Path
-) -> None:
-    submit = ("submit", {"command": "touch here", "folder": str(tmp_path),
-                         "options": {"name": "unattended", "retries": "1"}})  # fmt: skip
-    _, (done, waits) = asyncio.run(
-        _talk([submit, ("cancel", {"jobs": [busy]})], "--allow", "submit")
+def test_a_preview_says_what_would_run_and_nothing_runs(busy: int, tmp_path: Path) -> None:
+    options = {"gpus": "1", "memory": "1GiB", "array": "0-2", "timeout": "2h"}
+    asked = {"command": "touch here", "folder": str(tmp_path), "options": options}
+    _, (found, many, few) = asyncio.run(
+        talk(
+            [
+                ("submit", asked),
+                ("submit", {"command": "true", "options": {"array": "0-99999999"}}),
+                ("submit", {"command": "true", "options": {"cwd": "/"}}),
+            ]
+        )
     )
-    assert "Proposal" not in _text(done) and "Proposal" in _text(waits)
+    (runs,) = found.structured_content["runs"]
+    assert runs["command"] == ["touch", "here"] and runs["folder"] == str(tmp_path)
+    assert (runs["gpus"], runs["count"]) == (1, 3) and "who approves" in runs["environment"]
+    assert runs["options"]["Memory"] == "1 GiB reserved on each device"
+    assert runs["options"]["Time limit"] == "2 h for each attempt"
+    assert "--array 0-2" in str(found.structured_content["details"])
+    assert many.is_error and "1 to 10000 jobs" in text(many)
+    assert few.is_error and "\n" not in text(few)
     with Client(start=False) as deck:
-        job = next(one for one in deck.jobs() if one.spec.name == "unattended")
-        assert deck.wait(job.id, 30.0).status == "done" and job.spec.retries == 1
-        assert deck.job(busy).active
+        assert all(job.spec.argv[:1] != ("touch",) for job in deck.jobs())
+        in_terminal(["proposals", found.structured_content["id"]], "y")
+        made = [job for job in deck.jobs() if job.spec.argv[:1] == ("touch",)]
+        assert sorted(job.spec.index for job in made) == [0, 1, 2]
+        assert {deck.wait(job.id, 60.0).status for job in made} == {"done"}
     assert (tmp_path / "here").exists()
 
 
-def test_triage_says_why_a_job_failed(busy: int) -> None:
+def test_triage_quotes_the_output_and_proposes_what_may_help(busy: int) -> None:
+    red = "print('\\x1b[31mstep 1\\x1b[0m'); raise SystemExit('%s')"
     with Client(start=False) as deck:
-        job = deck.submit(python("import nowhere_to_be_found"))
-        deck.wait(job.id, 30.0)
-    _, (found,) = asyncio.run(_talk([("triage", {"job": job.id})]))
-    assert "nowhere_to_be_found" in _text(found)
+        missing = deck.submit(python("import nowhere_to_be_found"))
+        limited = deck.submit(python("import time; time.sleep(60)"), timeout=0.5)
+        refused = deck.submit(python(red % "Connection refused"))
+        full = deck.submit(python(red % "CUDA out of memory"))
+        for job in (missing, limited, refused, full):
+            deck.wait(job.id, 60.0)
+    named = (missing.id, limited.id, refused.id, full.id, busy)
+    _, results = asyncio.run(talk([("triage", {"job": job}) for job in named]))
+    first, second, third, fourth = (one.structured_content for one in results[:4])
+    assert (first["state"], first["cause"], first["code"]) == ("failed", "import", 1)
+    assert "nowhere_to_be_found" in first["line"] and "Install it" in first["remedy"]
+    assert first["output"][-1] == first["line"] and "order" not in first
+    assert (second["cause"], second["order"]["options"]) == ("time limit", {"timeout": "1"})
+    assert second["proposal"]["title"].startswith(f"Run job {limited.id} ")
+    assert second["proposal"]["id"][:8] in gpudeck("proposals")
+    assert third["cause"] == "network" and third["order"]["jobs"] == [refused.id]
+    assert third["output"] == ["step 1", "Connection refused"], "without its colour"
+    assert fourth["cause"] == "gpu memory" and "proposal" not in fourth
+    assert results[4].is_error and "has not failed: it is running" in text(results[4])
 
 
 def test_a_tool_takes_what_its_verb_takes_and_says_so_in_its_schema(busy: int) -> None:
     _, answers = asyncio.run(
-        _talk([("drain", {"jobs": [1]}), ("cancel", {"jobs": "1"}), ("fly", {}), ("query", {})])
-    )
+        talk([("drain", {"jobs": [1]}), ("cancel", {"jobs": "1"}), ("fly", {}), ("query", {}),
+              ("ask", {"question": "?", "token": "x"})])
+    )  # fmt: skip
     assert all(answer.is_error for answer in answers)
-    messages = list(map(_text, answers))
+    messages = list(map(text, answers))
     assert messages[0] == "drain takes no jobs; it takes devices"
     assert "array" in messages[1] and "no tool is called 'fly'" in messages[2]
     assert messages[3] == "query needs subject"
+    assert messages[4] == "ask takes no token; it takes question"
     schemas = {tool.name: tool.schema for tool in order_tools()}
     assert set(schemas["drain"]["properties"]) == {"devices"}
     assert {"command", "options", "folder"} <= set(schemas["submit"]["properties"])
@@ -169,10 +168,10 @@ def test_a_query_that_is_too_large_is_refused_in_a_line(busy: int) -> None:
         (jobs, "names at most 1000 jobs"),
         ({"subject": "jobs", "jobs": [10**30]}, "the number of a GPU or a job is"),
     ]
-    _, answers = asyncio.run(_talk([("query", arguments) for arguments, _ in asked]))
+    _, answers = asyncio.run(talk([("query", arguments) for arguments, _ in asked]))
     for answer, (_, message) in zip(answers, asked, strict=True):
-        assert answer.is_error and message in _text(answer)
-        assert "\n" not in _text(answer)
+        assert answer.is_error and message in text(answer)
+        assert "\n" not in text(answer)
 
 
 @pytest.mark.parametrize(

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+import os
+from argparse import Namespace
 
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add what a program may do without asking."""
-    parser.add_argument(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="VERB",
-        help="carry out orders of this verb, such as submit, without asking a person; for programs "
-        "that work while nobody is there. Can be given several times",
-    )
+from gpudeck.assistant.tools.access_files import VARIABLE, token_of
 
 
 def run(args: Namespace) -> int:
-    """Serve until stdin is closed."""
+    """Serve until stdin is closed. Raises UserError for an access token that cannot be used."""
+    secret = os.environ.pop(VARIABLE, "")  # neither jobs nor the assistant's process inherit it
+    if secret:
+        token_of(secret)
     from gpudeck.assistant.tool_server.server import serve  # the package `mcp` may be missing
 
-    serve(frozenset(args.allow))
+    serve(secret)
     return 0
