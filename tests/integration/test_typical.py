@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from gpudeck.assistant.client import Assistant
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.devices import trace
 from gpudeck.scheduler.protocol import paths, settings
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import python, running
@@ -21,10 +23,15 @@ FILE = Path(__file__).with_name("data") / "requests.tsv"
 WAIT_S = 30.0
 _WORK = (
     "import json, time\n"
-    "for i in range(600):\n"
-    "    print(json.dumps({'gpudeck': 'progress', 'done': i + 1, 'total': 600}), flush=True)\n"
+    "for i in range(6000):\n"
+    "    print(json.dumps({'gpudeck': 'progress', 'done': i + 1, 'total': 6000}), flush=True)\n"
     "    time.sleep(0.1)\n"
 )
+
+
+_SLOWER = 100.0
+"""How many times as long each phase of the recording lasts: GPU 0 is idle for 28 s, and on a busy
+machine the requests take longer than that."""
 
 
 class Typical(NamedTuple):
@@ -40,6 +47,16 @@ def requests() -> list[Typical]:
     """Return the requests of the file: in the 60 that CI asks or not, language, text, answer."""
     lines = (line.split("\t") for line in FILE.read_text(encoding="utf-8").splitlines())
     return [Typical(mark == "*", *rest) for mark, *rest in lines]
+
+
+def slowed(file: Path) -> Path:
+    """Write the recorded H100 with longer phases, and return the file."""
+    header, moments = trace.read(paths.assets() / "h100.trace.gz")
+    with trace.TraceWriter(file, header.devices, header.started, header.notes) as out:
+        for moment in moments:
+            later = header.started + _SLOWER * (moment.time - header.started)
+            out.add(msgspec.structs.replace(moment, time=later))
+    return file
 
 
 def world(deck: Client) -> dict[str, int]:
@@ -63,8 +80,8 @@ def world(deck: Client) -> dict[str, int]:
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[str, str]]]:
     """Return the text of every answer and its pattern by the request, asked in one world."""
     with state_folder(tmp_path_factory.mktemp("typical") / "home"):
-        trace = paths.assets() / "h100.trace.gz"
-        settings.save(Settings(source=f"replay:{trace}*8", model_folder=TEMPLATE))
+        file = slowed(tmp_path_factory.mktemp("recording") / "slow.trace.gz")
+        settings.save(Settings(source=f"replay:{file}*8", model_folder=TEMPLATE))
         with Client() as deck:
             eventually(lambda: len(deck.snapshot().devices) == 8)
             eventually(lambda: all(state.reading for state in deck.snapshot().devices))
