@@ -45,16 +45,23 @@ def _joined(
     same = [row.key for row in there.rows] == [row.key for row in rows.rows]
     if alone or not same or len(rows.rows) <= _MOST_SENTENCES:
         return None
+    return whole, beside(there, rows)
+
+
+def beside(there: Rows, rows: Rows) -> Rows:
+    """Return rows with the columns of others about the same things, those that both have."""
     known = {column.name for column in there.columns}
     new = [at for at, column in enumerate(rows.columns) if column.name not in known]
+    others = {row.key: row for row in rows.rows}
     lines = tuple(
         replace(
             left,
             values=(*left.values, *(right.values[at] for at in new)),
             absent=(*left.absent, *(right.absent[at] for at in new if right.absent)),
         )
-        for left, right in zip(there.rows, rows.rows, strict=True)
+        for left in there.rows
+        if (right := others.get(left.key)) is not None
     )
     columns = (*there.columns, *(rows.columns[at] for at in new))
     notes = tuple(dict.fromkeys((*there.notes, *rows.notes)))
-    return whole, replace(there, rows=lines, columns=columns, notes=notes)
+    return replace(there, rows=lines, columns=columns, notes=notes)

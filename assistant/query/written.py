@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 _ABOUT_FIELDS = {
     "subject": "one of the subjects", "measure": "a measure of the subject; empty: its headline",
+    "measures": "several measures of the same rows", "last_hours": "of the time up to now",
     "devices": "indices of GPUs; none: all", "jobs": "numbers or names of jobs",
     "states": "states of jobs, or idle or busy for devices", "group": "a group of jobs",
     "aggregate": f"one of {', '.join(AGGREGATES)}; empty: every row",
@@ -52,9 +53,11 @@ _ABOUT_FIELDS = {
 
 
 class Asked(Query, frozen=True, omit_defaults=True, tag="query"):
-    """A query, in which a time may be said as a number of hours up to now."""
+    """A query, in which a time may be said as a number of hours up to now, and several measures
+    at once, each of which is a column."""
 
     last_hours: float = 0.0
+    measures: tuple[str, ...] = ()
 
 
 class Submitted(Order, frozen=True, omit_defaults=True, tag="order"):
@@ -130,6 +133,14 @@ def read_query(arguments: Mapping[str, Any], now: float) -> Query:
     if asked.last_hours > 0:
         fields["time"] = Span(now - 3600.0 * asked.last_hours, now)
     return check(Query(**fields))
+
+
+def read_queries(arguments: Mapping[str, Any], now: float) -> tuple[Query, ...]:
+    """Return a query for each measure of a tool's arguments. Raises UserError as `read_query`."""
+    query = read_query(arguments, now)
+    measures = tuple(dict.fromkeys(arguments.get("measures", ())))
+    each = (check(msgspec.structs.replace(query, measure=measure)) for measure in measures)
+    return tuple(each) or (query,)
 
 
 def read_order(verb: str, arguments: Mapping[str, Any]) -> Submitted:

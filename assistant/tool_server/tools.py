@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, reduce
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,6 +18,7 @@ from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.facts.phrases import plain
 from gpudeck.assistant.host_protocol import Answer
 from gpudeck.assistant.query.execute import execute
+from gpudeck.assistant.query.merge import beside
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.query.table import ROWS
 from gpudeck.assistant.query.written import (
@@ -24,6 +26,7 @@ from gpudeck.assistant.query.written import (
     order_tools,
     query_tool,
     read_order,
+    read_queries,
     read_query,
 )
 from gpudeck.assistant.tools.access_files import token_of
@@ -110,11 +113,12 @@ class Tools:
         return tool.handler(arguments)
 
     def _query(self, given: Arguments) -> Found:
-        query = read_query(given, time.time())
-        if query.subject not in ROWS:
-            return _worded(Assistant().ask("", device="cpu", meant=query, by=self._client))
+        queries = read_queries(given, time.time())
+        if queries[0].subject not in ROWS:
+            return _worded(Assistant().ask("", device="cpu", meant=queries[0], by=self._client))
         with Client() as daemon:
-            found: dict[str, Any] = in_english(msgspec.to_builtins(execute(daemon, query)))
+            rows = reduce(beside, (execute(daemon, query) for query in queries))
+        found: dict[str, Any] = in_english(msgspec.to_builtins(rows))
         return found
 
     def _ask(self, given: Arguments) -> Found:
@@ -133,9 +137,8 @@ class Tools:
     def _order(self, verb: str, given: Arguments) -> Found:
         order, assistant = read_order(verb, given), Assistant()
         meant = Order(**{name: getattr(order, name) for name in Order.__struct_fields__})
-        answer = assistant.ask(
-            "", device="cpu", meant=meant, by=self._client, folder=order.folder or None
-        )
+        folder = str(Path(order.folder).absolute()) if order.folder else None
+        answer = assistant.ask("", device="cpu", meant=meant, by=self._client, folder=folder)
         proposal = answer.proposal
         if self._secret and proposal is not None:
             answer = assistant.approve(proposal, token=self._secret)

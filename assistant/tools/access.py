@@ -54,6 +54,8 @@ class AccessToken(msgspec.Struct, frozen=True, omit_defaults=True):
 class Act(msgspec.Struct, frozen=True, omit_defaults=True):
     """Record what was done with an access token."""
 
+    id: str
+    """Of the proposal; what comes later about the same one replaces it."""
     time: float
     token: str
     """The digest of its secret."""
@@ -61,8 +63,8 @@ class Act(msgspec.Struct, frozen=True, omit_defaults=True):
     """The name that the program gave itself."""
     order: str
     """The order in one line, with its jobs as numbers."""
-    outcome: str
-    """What was done, or why it was not."""
+    outcome: str = ""
+    """What was done, or why it was not; empty if the process ended meanwhile."""
     made: tuple[int, ...] = ()
     """The jobs that were submitted."""
 

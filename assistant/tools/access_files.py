@@ -120,27 +120,34 @@ def token_of(secret: str) -> AccessToken:
 
 
 def record(act: Act) -> None:
-    """Add an act to the record, and forget the oldest ones where there are too many."""
+    """Add an act to the record, and forget the oldest ones where there are too many.
+
+    Each has two lines: one before it is carried out, and one afterwards. Raises UserError.
+    """
     paths.ensure(paths.home())
-    with _locked():
-        kept = [*_lines(), msgspec.json.encode(act)]
-        if len(kept) > 2 * MOST_ACTS:
-            paths.replace_file(_acts(), b"\n".join((*kept[-MOST_ACTS:], b"")))
-            return
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(_acts(), flags, paths.PRIVATE_FILE), "ab") as out:
-            out.write(kept[-1] + b"\n")
+    try:
+        with _locked():
+            kept = [*_lines(), msgspec.json.encode(act)]
+            if len(kept) > 4 * MOST_ACTS:
+                paths.replace_file(_acts(), b"\n".join((*kept[-2 * MOST_ACTS :], b"")))
+                return
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(_acts(), flags, paths.PRIVATE_FILE), "ab") as out:
+                out.write(kept[-1] + b"\n")
+    except OSError as e:
+        raise _unusable(e) from e
 
 
 def acts(token: AccessToken) -> tuple[Act, ...]:
     """Return what was done with a token, oldest first."""
-    found = []
+    found: dict[str, Act] = {}
     for line in _lines():
         try:
-            found.append(msgspec.json.decode(line, type=Act))
+            act = msgspec.json.decode(line, type=Act)
         except msgspec.MsgspecError:
             continue  # the machine stopped while it was written
-    return tuple(act for act in found if act.token == token.digest)
+        found[act.id] = act
+    return tuple(act for act in found.values() if act.token == token.digest)
 
 
 def own_jobs(token: AccessToken) -> frozenset[int]:
@@ -150,9 +157,22 @@ def own_jobs(token: AccessToken) -> frozenset[int]:
 
 def _lines() -> list[bytes]:
     try:
-        return _acts().read_bytes().splitlines()
+        with paths.open_plain(_acts()) as file:
+            return file.read().splitlines()
     except FileNotFoundError:
         return []
+    except OSError as e:
+        raise _unusable(e) from e
+
+
+def _unusable(error: OSError) -> UserError:
+    return UserError(
+        phrase(
+            "cannot record what is done with an access token in {file}: {problem}",
+            file=str(_acts()),
+            problem=str(error.strerror),
+        )
+    )
 
 
 def _digest(secret: str) -> str:

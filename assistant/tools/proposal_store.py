@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.query.request import Order, Request, Role
 from gpudeck.assistant.tools.access import AccessToken, Act
@@ -239,6 +241,10 @@ def _carry_out(
     """
     proposal, request, _, action = pending
     verb, name = request.name.partition(" ")[2], token.name if token is not None else ""
+    order = (action.order or request).line
+    act = Act(proposal.id, time.time(), token.digest, proposal.by, order) if token else None
+    if act is not None:  # what cannot be recorded is not done
+        record(act)
     if proposal.by and action.jobs:
         daemon.record_order(action.jobs, verb, proposal.by, name)
     outcome: str = ""
@@ -253,7 +259,6 @@ def _carry_out(
         outcome = str(e)
         raise
     finally:
-        if token is not None:
-            line = (action.order or request).line
-            record(Act(time.time(), token.digest, proposal.by, line, outcome, made))
+        if act is not None:
+            record(msgspec.structs.replace(act, outcome=outcome, made=made))
     return outcome, made

@@ -122,6 +122,30 @@ def test_a_token_that_is_revoked_meanwhile_does_nothing_more(persons: int) -> No
         assert deck.job(persons).active
 
 
+def test_a_job_does_not_get_the_token_and_what_cannot_be_recorded_is_not_done(
+    persons: int,
+) -> None:
+    secret = added("prints", "--allow", "submit", "--allow", "note", "--jobs", "all")
+    _, (sent,) = asyncio.run(talk([("submit", {"command": "env"})], secret))
+    assert "Queued" in done(sent)
+    with Client(start=False) as deck:
+        job = deck.jobs(1)[0]
+        assert deck.wait(job.id, 30.0).status == "done"
+        log = deck.log(job.id).decode()
+    assert "PATH=" in log and secret not in log and access_files.VARIABLE not in log
+    record = paths.home() / "access-acts.jsonl"
+    kept = record.read_bytes()
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600 and secret not in kept.decode()
+    record.unlink()
+    record.mkdir()
+    _, (refused,) = asyncio.run(talk([("note", {"jobs": [persons], "text": "x"})], secret))
+    record.rmdir()
+    record.write_bytes(kept)
+    assert refused.is_error and "cannot record" in text(refused)
+    with Client(start=False) as deck:
+        assert all(event.what != "note" for event in deck.timeline(persons))
+
+
 def _let_expire(name: str) -> None:
     file = paths.home() / "access-tokens.json"
     known = msgspec.json.decode(file.read_bytes(), type=list[AccessToken])

@@ -58,6 +58,53 @@ def test_queries_and_questions_only_read(busy: int) -> None:
     assert not help_text.is_error and "cancel" in text(help_text).casefold()
 
 
+GPUS = {"subject": "devices"}
+ABILITIES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "get_info": ("query", {**GPUS, "measures": ["name", "use", "holder", "mem_free"]}, "mem_free"),
+    "get_health": ("query", {"subject": "overview"}, "no alerts"),
+    "list_jobs": ("query", {"subject": "jobs", "states": ["running"], "limit": 50, "order": "down",
+                            "last_hours": 24}, "running"),
+    "get_job": ("query", {"subject": "jobs", "jobs": ["long"],
+                          "measures": ["state", "command", "submitted", "gpus", "priority", "group",
+                                       "tags", "user", "waited", "devices", "files"]},
+                "sleep(300)"),
+    "get_job_log": ("query", {"subject": "jobs", "jobs": ["prints"], "measure": "log", "limit": 2},
+                    "line 3\\nline 4"),
+    "get_job_log first": ("query", {"subject": "jobs", "jobs": ["prints"], "measure": "log",
+                                    "limit": 2, "order": "up"}, "line 0\\nline 1"),
+    "get_stats": ("query", {"subject": "jobs", "measure": "gpu_hours", "by": "user",
+                            "last_hours": 168}, "gpu_hours"),
+    "get_queue_pressure": ("query", {"subject": "queue"}, "waiting"),
+    "list_reservations": ("query", {"subject": "bookings"}, "bookings"),
+    "preview_submit_jobs": ("submit", {"command": "true", "options": {"array": "0-3"}}, "runs"),
+    "submit_jobs": ("submit", {"command": "true", "options": {"after": "held", "priority": "1"}},
+                    "Priority"),
+    "preview_update_job": ("edit", {"jobs": ["held"], "options": {"timeout": "3h"}}, "3 h"),
+    "update_job": ("edit", {"jobs": ["held"], "options": {"gpus": "1", "retries": "2"}}, "Retries"),
+    "hold_job": ("hold", {"jobs": ["waits"]}, "will not start"),
+    "release_job": ("release", {"jobs": ["held"]}, "may start"),
+    "cancel_job": ("cancel", {"jobs": ["held"]}, "on hold"),
+    "redo_job": ("retry", {"jobs": ["prints"], "options": {"gpus": "1", "priority": "2"}}, "runs"),
+    "triage_job": ("triage", {"job": "breaks"}, "ZeroDivisionError"),
+}  # fmt: skip
+"""What the tools of a peer do, by their names, and how ours do it."""
+
+
+def test_all_that_the_seventeen_tools_of_a_peer_do_is_possible(busy: int) -> None:
+    with Client(start=False) as deck:
+        lines = deck.submit(python("for i in range(5): print('line', i)"), name="prints")
+        breaks = deck.submit(python("1 / 0"), name="breaks")
+        for job in (lines, breaks):
+            deck.wait(job.id, 60.0)
+        deck.submit(["true"], name="held", hold=True)
+        deck.submit(["true"], name="waits", after=(busy,))
+    calls = [(tool, arguments) for tool, arguments, _ in ABILITIES.values()]
+    tools, results = asyncio.run(talk(calls))
+    assert len(tools) == 4 + len(VERBS) > 17
+    for (name, (_, _, wanted)), result in zip(ABILITIES.items(), results, strict=True):
+        assert not result.is_error and wanted in text(result), (name, text(result))
+
+
 def test_an_order_waits_for_a_person_who_refuses_or_approves_it(busy: int) -> None:
     order = ("cancel", {"jobs": [busy]})
     _, (first, asked) = asyncio.run(talk([order, ("ask", {"question": f"cancel job {busy}"})]))
