@@ -8,11 +8,14 @@ from gpudeck.assistant.answers.values import (
     column_title,
     label,
     value_text,
+    why_absent,
 )
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Row, Rows
 from gpudeck.assistant.writing.template.sentences import table
+from gpudeck.language.numbers import capitalized
+from gpudeck.language.text import Text
 from gpudeck.language.words import Words
 
 _SAME = 0.005
@@ -39,7 +42,14 @@ def compared(query: Query, rows: Rows, words: Words) -> list[str]:
         difference=first[3] or words.text("no difference is known"),
     )
     more = table(["", *sides, words.text("Difference")], lines) if len(lines) > 1 else ""
-    return [head, more]
+    unknown = {
+        why_absent(row, 0, words): side
+        for row, side in zip(rows.rows, sides, strict=True)
+        if row.values[0] is None and row.absent and isinstance(row.absent[0], Text)
+    }
+    told = [words.text("{who}: {why}.", who=capitalized(side), why=why)
+            for why, side in unknown.items()]  # fmt: skip
+    return [head, more, " ".join(told)]
 
 
 def differences(rows: Rows, words: Words) -> list[str]:

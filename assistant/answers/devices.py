@@ -37,14 +37,16 @@ def answer(query: Query, rows: Rows, words: Words) -> list[str]:
         return _by_time(query, rows, words)
     if told := _plainly(query, rows, words):
         return [told]
+    if query.aggregate == "count" and not (query.where or query.measure):
+        return [_many(query, rows, words), sheet(rows, words, "Device")]
     if query.aggregate == "count":
         return [words.count("{n} device matches.", "{n} devices match.", len(rows.rows)),
                 _line(query, rows, words)]  # fmt: skip
     known = [row for row in rows.rows if row.values and row.values[0] is not None]
     if not known and query.measure:
         return [_no_data(query, rows, words)]
-    if query.when:
-        return [_moment(query, rows, known, words)]
+    if query.when and rows.span is not None:
+        return [_moment(query, rows, known, words), _rest(query, rows, words)]
     if rows.best and query.measure and (query.extreme or len(rows.rows) > 1):
         return [_winner(query, rows, words), _rest(query, rows, words)]
     if rows.total is not None and len(rows.rows) > 1:

@@ -12,6 +12,7 @@ from gpudeck.assistant.language.remedies import advice
 from gpudeck.assistant.query.costs import MONEY
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Rows, Value, number
+from gpudeck.assistant.query.table import SUBJECTS
 from gpudeck.language.numbers import capitalized
 from gpudeck.language.words import Words
 
@@ -158,6 +159,40 @@ def _busy(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
     return words.text("{who} is busy: {why}.", who=who, why=reason)
 
 
+def _usual(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    who, measure, mean, limit = values
+    unit = SUBJECTS["devices"].measures[str(measure)].unit
+    usual = words.text("The mean of {who} over the last seven days is {mean}.", who=who,
+                       mean=value_text(mean, unit, words, rows.time))  # fmt: skip
+    if limit is None or measure not in _LIMITED:
+        return usual
+    ends = words.text(_LIMITED[str(measure)], limit=value_text(limit, unit, words, rows.time))
+    return f"{usual} {ends}"
+
+
+_LIMITED = {
+    "temp": "It slows itself down from {limit} on.",
+    "power": "Its limit is {limit}.",
+    "mem_used": "It has {limit}.",
+}
+
+
+def _course(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    job, first, last, count = values
+    ends = {"first": value_text(first, "", words, 0.0), "last": value_text(last, "", words, 0.0)}
+    return words.text(
+        "Over the last {n} values that job {job} printed, it stayed at {last}."
+        if ends["first"] == ends["last"]
+        else "Over the last {n} values that job {job} printed, it went from {first} to {last}.",
+        job=job, n=words.number(number(count)), **ends,
+    )  # fmt: skip
+
+
+def _so_far(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    told = words.text("Job {job} is running: its value is that of its GPUs so far.", job=values[0])
+    return told if any(row.key == f"job{values[0]}" for row in rows.rows) else ""
+
+
 def _held(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     return words.count(
         "{n} of those waiting is held.", "{n} of those waiting are held.", int(number(values[0]))
@@ -221,10 +256,12 @@ def _recording(query: Query, values: tuple[Value, ...], rows: Rows, words: Words
 
 def _cost(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     kwh, price, currency, other = values
-    if not isinstance(kwh, int | float) or not isinstance(price, int | float) or not price:
+    if not isinstance(price, int | float) or not price:
         return words.text(
             "The cost is unknown: the price of a kWh is not set. Set it on the page Settings."
         )
+    if not isinstance(kwh, int | float):
+        return words.text("The cost is unknown, as the energy is.")
     unit = f"{MONEY} {currency}".strip()
     told = words.text(
         "The cost is {cost}: {energy} kWh at {price} for each.",
@@ -293,6 +330,9 @@ _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "no device": _missing,
     "uncertain": _uncertain,
     "busy": _busy,
+    "so far": _so_far,
+    "usual": _usual,
+    "course": _course,
     "held": _held,
     "held besides": _held_besides,
     "since": _since,

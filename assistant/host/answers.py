@@ -247,7 +247,7 @@ def _respond(asked: _Asked) -> Answer:
     if understood.refusal is not None:
         begun = understood.begun
         kept = _state_of(begun, (), (), said) if begun is not None else None
-        text = help_texts.refusal(understood.refusal, said)
+        text = help_texts.refusal(understood.refusal, said, understood.verb)
         return Answer(text, "template", "operate", state=kept)
     if understood.choices:
         offered = distinct_choices(understood.choices, said)

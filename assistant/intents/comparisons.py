@@ -53,7 +53,7 @@ class Comparisons(QuestionParts):
                 return msgspec.structs.replace(query, other=rest)
         if "others" in asked and query.subject == "devices":
             return msgspec.structs.replace(query, devices=())  # the rows show which is unlike them
-        if "each" not in asked:
+        if "each" not in asked and len(sides) < 2:
             raise Unread("compare")
         if len(sides) != 2 or query.measure in _TEXTS:
             return query  # its rows stand one below the other

@@ -59,13 +59,16 @@ def compose(
             time=questions.covered(),
             text="pdf" if "pdf" in form else "",
         )
-        return Composed(report, head=head)
+        left = [part for part in _parts(found) if part[0] not in _OF_REPORTS]
+        return Composed(report, head=head, left=tuple(left))
     if name == "clean":
         return Composed(Query("debris"), head=head)
     orders = Orders(found, known, state, now, text)
     return Composed(orders.read(name), (), tuple(orders.resolved), head)
 
 
+_OF_REPORTS = frozenset({"jobs", "time"})
+"""Parts that a report has."""
 _OFTEN_LEFT = frozenset(
     {
         "gpus", "gpu_type", "user", "group", "tag", "time", "time2", "ahead", "above", "below",

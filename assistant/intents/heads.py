@@ -6,7 +6,8 @@ from gpudeck.assistant.query.request import Order, Request
 
 _HEADS = {
     "devices": "ask gpus", "logs": "ask log_search", "debris": "ask disk", "manual": "manual",
-    "report": "order report", "help": "talk abilities",
+    "report": "order report", "help": "talk abilities", "attention": "ask backend",
+    "versions": "ask gpus", "limits": "ask users", "events": "ask actions",
 }  # fmt: skip
 _VERBS = {"hold": "pause", "release": "resume", "priority": "edit"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
-from gpudeck.assistant.intents.moments import ARTICLES, is_to_come, span_ahead
-from gpudeck.assistant.intents.names import Known, named
+from gpudeck.assistant.intents.moments import ARTICLES, is_to_come, number_word, span_ahead
+from gpudeck.assistant.intents.names import Known, is_word, named
 from gpudeck.assistant.intents.prices import price_of
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.tokens import tokens, unaccented, unit_of
@@ -38,6 +38,14 @@ CURRENCY = re.compile(
 )
 
 
+_JOB_NOUN = r"\b(?:job|run|number|nummer|nr|num[ée]ro|n[úu]mero|travail|trabajo|auftrag)"
+_OF_KIND: dict[str, dict[str, str]] = {
+    "devices": {"temperature": "temp", "power": "power", "size": "mem_used"},
+    "jobs": {"time": "duration", "energy": "energy", "size": "memory"},
+}
+"""The measure that is bounded by a quantity of a kind."""
+
+
 class QuestionParts(Values):
     """Read the parts of a question. What has no value here is told with the answer."""
 
@@ -48,11 +56,40 @@ class QuestionParts(Values):
         """Parts that have no value here, as fields with their marks."""
 
     def _named(self, letters: str) -> list[Target]:
-        """Return the jobs of a name; an answer says that there is no job of an unknown one."""
+        """Return the jobs of a name; an answer says that there is no job of an unknown one.
+
+        A number in words behind a word for jobs is that of one: `job ten`, but not `the two last`.
+        """
+        number = number_word(letters)
+        if number is not None and re.search(
+            rf"(?i){_JOB_NOUN}\W+{re.escape(letters)}\b", self.text
+        ):
+            return [number]
         try:
             return super()._named(letters)
         except Unread:
             return [letters]
+
+    def known_jobs(self, jobs: tuple[Target, ...]) -> tuple[Target, ...]:
+        """Return jobs without the names that no job has, where something else says which are
+        meant: other jobs, a user, a group or GPUs. The answer tells that it left them out."""
+        strange = [job for job in jobs if isinstance(job, str) and not named(job, self.known.jobs)]
+        rest = tuple(job for job in jobs if job not in strange)
+        narrowed = ("user", "group", "gpus", "tag")
+        if not self.known.jobs or not (rest or any(map(self.letters, narrowed))):
+            return jobs
+        self.lacking += [("jobs", str(job)) for job in strange]
+        return rest
+
+    def jobs_of_model(self) -> tuple[Target, ...]:
+        """Return the job that is called by the size or name of its model: `ben's 70b`."""
+        said = [one.casefold().strip() for one in self.letters("model")]
+        names = {
+            name
+            for name in self.known.active or self.known.jobs
+            if any(is_word(word, name.replace("-", " ").casefold()) for word in said if word)
+        }
+        return tuple(names) if len(names) == 1 else ()
 
     def _time_of(self, field: str, letters: str) -> str:
         """Return the field of letters; a time that is still to come is no past one."""
@@ -120,6 +157,15 @@ class QuestionParts(Values):
             told = self.subject in ("capacity", "bookings", "actions", "alerts", "jobs")
             return told or "uptime" in self.marked("measure")
         return field == "count" and words.casefold() in ARTICLES
+
+    def _bounded(self, query: Query, field: str) -> str:
+        """Return the measure that a bound is of: one with its unit, if that asked for has not."""
+        token = next((t for t in tokens(self.letters(field)[0]) if t.kind == "quantity"), None)
+        kind = kind_of(token.unit) if token is not None else ""
+        own = SUBJECTS[query.subject].measures[query.measure].unit
+        if not kind or kind == kind_of(own):
+            return query.measure
+        return _OF_KIND[query.subject].get(kind, query.measure)
 
     def _bound(self, query: Query, field: str) -> float:
         letters = self.letters(field)[0]

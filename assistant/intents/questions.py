@@ -8,7 +8,6 @@ from collections.abc import Callable
 import msgspec
 
 from gpudeck.assistant.intents.comparisons import Comparisons
-from gpudeck.assistant.intents.names import is_word
 from gpudeck.assistant.intents.prices import seconds_ahead
 from gpudeck.assistant.intents.question_parts import CURRENCY, OWNERS, PERIODS
 from gpudeck.assistant.intents.tokens import tokens, unaccented, unit_of
@@ -49,7 +48,7 @@ _WORDS = frozenset({"failure", "reason", "log", "command", "files", "user", "dev
 """Measures of jobs that are words, so that nothing can be added up."""
 _MOMENTS = frozenset({"start", "end", "estimate", "submitted"})
 _ABOUT = {"failure": _FAILED, "end": ("done", *_FAILED, "cancelled"), "reason": ("queued",),
-          "log": (*_RUNNING, "done", *_FAILED, "cancelled"),
+          "start": (*_RUNNING, "queued"), "log": (*_RUNNING, "done", *_FAILED, "cancelled"),
           "stall": _RUNNING, "progress": _RUNNING, "estimate": _RUNNING}  # fmt: skip
 """The jobs that a measure is asked of where none is named."""
 _PROCESSES = {"memory": "memory", "util": "util", "user": "user", "job": "job", "command": "memory",
@@ -126,17 +125,21 @@ class Questions(Comparisons):
             changes.pop("extreme", None)
             if which == ["newest"]:
                 changes.pop("aggregate", None)  # jobs are listed from the newest one on
-        if self.marked("when"):
-            changes["when"] = True
+        at_once = query.time is None or query.time.point
+        peak = changes.get("aggregate") == "max" and query.measure != "energy"
+        if self.marked("when") or (query.subject == "devices" and peak and not at_once):
+            changes["when"] = not query.by
         if (self.letters("above") or self.letters("below")) and query.subject == "jobs":
             query = msgspec.structs.replace(query, measure=query.measure or "duration")
         said = (*self.letters("above"), *self.letters("below"))
         if said and not query.measure:
             raise Unread(said[0])
-        bounds = [
-            Where(query.measure, **{field: self._bound(query, field)})
-            for field in ("above", "below") if self.letters(field)
-        ]  # fmt: skip
+        bounds = []
+        for field in ("above", "below"):
+            if self.letters(field):
+                bounded = msgspec.structs.replace(query, measure=self._bounded(query, field))
+                value = self._bound(bounded, field)
+                bounds.append(Where(bounded.measure, **{field: value}))
         return msgspec.structs.replace(query, where=tuple(bounds), **changes)
 
     def _gpus(self) -> list[Query]:
@@ -290,6 +293,7 @@ class Questions(Comparisons):
     def _jobs(self) -> list[Query]:
         self.refuse("except", "words")
         jobs, group = ((), self.group()) if self._speaks_of_nothing() else self.targets()
+        jobs = self.known_jobs(jobs) or self.jobs_of_model()
         self.lacking += [("jobs", "@it")] if self._speaks_of_nothing() else []
         measures, by = self._moments(self.measures(JOB_FIELDS), jobs), self._by("jobs")
         if by and {*measures} <= _WORDS:  # each job has words of its own, and its user beside them
@@ -360,7 +364,12 @@ class Questions(Comparisons):
             return self.states()
         if jobs:
             return ()
-        return _ABOUT.get(measure, _RUNNING if self._speaks_of_nothing() else ())
+        if measure == "start" and (self.marked("which") or self.letters("time")):
+            return ()  # those that have ended have started, too
+        if self._speaks_of_nothing() and measure not in ("failure", "end", "reason", "log"):
+            return _RUNNING
+        waiting = ("queued",) if measure == "estimate" and self.letters("user") else ()
+        return (*_ABOUT.get(measure, ()), *waiting)
 
     def _processes(self) -> list[Query]:
         self.refuse("time2")
@@ -470,14 +479,8 @@ class Questions(Comparisons):
     def _of_size(self) -> Query | None:
         """Return a question about a job that is called by the size of its model, if somebody's is
         asked for: `when is ben's 70b next`. Behind it, `it` is that job."""
-        said = [one.casefold().strip() for one in self.letters("model")]
-        names = [
-            name
-            for name in self.known.active
-            if any(is_word(word, name.replace("-", " ").casefold()) for word in said if word)
-        ]
-        if self.letters("user") and len(names) == 1:
-            return Query("jobs", "start", jobs=(names[0],), user=self.user())
+        if self.letters("user") and (jobs := self.jobs_of_model()):
+            return Query("jobs", "start", jobs=jobs, user=self.user())
         last = self.state.last
         pointed = "@it" in self.marked("model") and last is not None and last.subject == "jobs"
         return Query("jobs", "gpus", jobs=self.state.jobs) if pointed and self.state.jobs else None

@@ -136,9 +136,15 @@ _SINCE = re.compile(
     rf" {_moment('a')}(?! (?:to|until|till|bis|a|au|jusqu|hasta) )"
 )
 _BETWEEN = re.compile(
-    rf"(?:(?:{_DAY.format('d')}) )?\b(?:between|from|zwischen|von|entre|de|desde) {_moment('a')}"
-    rf" (?:and|to|until|till|und|bis|et|a|y|jusqu a|hasta) {_moment('b')}"
+    rf"(?:(?:{_DAY.format('d')}) )?\b(?:between|from|zwischen|von|vom|entre|de|del|du|desde)"
+    rf" {_moment('a')}"
+    rf" (?:and|to|until|till|und|bis|zum|auf|et|a|au|al|y|jusqu a|hasta) {_moment('b')}"
 )
+_NIGHT_TO = re.compile(
+    rf"\b(?:night|nacht|nuit|noche) (?:(?:from|of|von|vom|de|du|del) )*{_DAY.format('a')}"
+    rf" (?:to|and|auf|zum?|au|a|al|y) {_DAY.format('b')}"
+)
+"""A night that is named by both its days."""
 _LAST_N = re.compile(
     rf"\b(?:{_LAST} q#(?P<q>\d+)|q#(?P<q2>\d+) (?:derniere?s?|ultim[oa]s?)"
     rf"|(?P<n>n#\d+) (?:derniere?s?|ultim[oa]s?)"
@@ -281,9 +287,33 @@ def _dated(tokens: Sequence[Token], now: float) -> list[Token]:
         date = _date(day, tokens[month].norm if month is not None else "", now)
         if date is not None:
             first, last = sorted((i, i if month is None else month))
+            year = tokens[last + 1] if last + 1 < len(tokens) else None
+            if year is not None and year.kind == "number" and 2000 <= year.value < 2100:
+                date = _of_year(date, int(year.value))
+                found[last + 1] = year._replace(kind="word", norm="den")
+            _date_before(found, i, date)
             found[first:last] = [token._replace(kind="word", norm="den")] * (last - first)
             found[last] = token._replace(kind="time", norm=f"{date:%Y-%m-%d}")
     return found
+
+
+def _of_year(date: datetime, year: int) -> datetime:
+    """Return the same day of another year; 28 February where it has no 29th."""
+    return date.replace(year=year, day=min(date.day, monthrange(year, date.month)[1]))
+
+
+_TO = frozenset({"to", "bis", "zum", "au", "al", "until", "hasta", "and", "und", "et", "y", "auf"})
+
+
+def _date_before(found: list[Token], number: int, end: datetime) -> None:
+    """Put a date in place of the first day of `13 to 26 November`, whose month stands behind."""
+    words = [at for at in range(number - 1, -1, -1) if found[at].norm not in ("den", "the", "le")]
+    if len(words) < 2 or found[words[0]].norm not in _TO or found[words[1]].kind != "number":
+        return
+    day = int(found[words[1]].value)
+    if 1 <= day < end.day:
+        date = end.replace(day=day)
+        found[words[1]] = found[words[1]]._replace(kind="time", norm=f"{date:%Y-%m-%d}")
 
 
 def _date(day: int, month: str, now: float) -> datetime | None:
@@ -323,6 +353,9 @@ def _until(span: Span, now: float) -> Span:
 
 
 def _between(match: re.Match[str], text: _Text, now: float) -> Span | None:
+    clocks = f"{_clock(match, 'a')} {_clock(match, 'b')}"
+    if re.match(r"(?:du|del|vom) ", match[0]) and re.fullmatch(r"n#\d+ n#\d+", clocks):
+        return None  # days of the month; hours have a sign behind these words
     outer = match.group("dayd")
     first = _resolve(match, "a", text, now, outer)
     last = _resolve(match, "b", text, now, outer)
@@ -361,6 +394,10 @@ def _pair(
         day_a + timedelta(hours=hour_a, minutes=minute_a),
         day_b + timedelta(hours=hour_b, minutes=minute_b),
     )
+
+
+def _night_to(match: re.Match[str], text: _Text, now: float) -> Span | None:
+    return _part(_day(match["daya"], text, now), "night")
 
 
 def _since(match: re.Match[str], text: _Text, now: float) -> Span | None:
@@ -523,6 +560,7 @@ _FORMS = (
     (_OF_LAST_WEEK, _of_last_week),
     (_RECENTLY, _recently),
     (_LAST_N, _last_n),
+    (_NIGHT_TO, _night_to),
     (_BETWEEN, _between),
     (_AGO, _ago),
     (_NEAR, _near),

@@ -39,7 +39,7 @@ from gpudeck.assistant.intents.thresholds import (
 )
 from gpudeck.assistant.intents.values import Unknown, Unread
 from gpudeck.assistant.query.request import Order, Query, Request
-from gpudeck.assistant.query.table import VERBS, check
+from gpudeck.assistant.query.table import ROWS, VERBS, check
 from gpudeck.assistant.reader.labels import described
 from gpudeck.assistant.reader.reading import Reader, Reading
 from gpudeck.language.languages import Language
@@ -97,6 +97,8 @@ class Understood(NamedTuple):
     """The request is, word by word, an exact form of its order."""
     before: str = ""
     """The request with its meaning, as the reader gets them with the next one; none of talk."""
+    verb: str = ""
+    """The kind of order that is refused, in the words of the encoder."""
     begun: Order | None = None
     """A refused order that the next request may complete."""
     about: Query | None = None
@@ -126,7 +128,8 @@ def understand(request: str, known: Known, state: State, now: float, reader: Rea
     else:
         found = reads.read()
     about = None if isinstance(found.request, Query) else reads.named()
-    return found._replace(before=reads.described(), about=about)
+    verb = reads.found.head.removeprefix("order ") if found.refusal is not None else ""
+    return found._replace(before=reads.described(), about=about, verb=verb)
 
 
 def is_unclear(found: Understood) -> bool:
@@ -238,14 +241,21 @@ class _Interpreter:
         return self._chosen_from(found, composed)
 
     def _chosen_from(self, found: Reading, composed: list[Composed]) -> Understood:
-        """Return what the person may choose from, without orders that are hardly meant."""
+        """Return what the person may choose from, without orders that are hardly meant.
+
+        Of questions the likeliest is answered: that changes nothing, and says how it was read. But
+        where an order was spoken of, the next request may be about it.
+        """
         offered = self._offered(found, [one.request for one in composed])
         chances = dict(found.heads)
         unlikely = [one.request for one in composed
                     if isinstance(one.request, Order) and chances[one.head] < OFFERED]  # fmt: skip
-        return offered._replace(
-            choices=tuple(one for one in offered.choices if one not in unlikely)
-        )
+        kept = tuple(one for one in offered.choices if one not in unlikely)
+        asks = all(isinstance(one, Query) for one in kept)
+        if kept and asks and _is_telling(kept[0]) and self.state.order is None:
+            best = next(one for one in composed if one.request == kept[0])
+            return self._decided(found, best)._replace(guessed=True)
+        return offered._replace(choices=kept)
 
     def ordered(self, order: Order) -> Understood:
         """Return an order of a language model, or what speaks against it.
@@ -277,7 +287,7 @@ class _Interpreter:
     def _told(self, found: Reading, lacking: Unread | None) -> Understood | None:
         """Return why a request whose kind is sure can't be answered or carried out."""
         if isinstance(lacking, Unknown):
-            return Understood(None, self.language, declined=found.head)
+            return Understood(None, self.language, declined=f"ask {str(lacking).partition(',')[0]}")
         if lacking is not None and found.head.startswith("ask"):
             return Understood(None, self.language, declined="talk unclear")
         if lacking is None or not found.head.startswith("order"):
@@ -326,9 +336,10 @@ class _Interpreter:
         if not isinstance(best.request, Order):
             whole = best.head in ("manual", "ask backend")  # they read the request themselves
             left_out = () if whole else guards.numbers(self.request, found)
+            lost = (("second", "@second"),) if self._is_two(found) and not best.also else ()
             return Understood(best.request, self.language, best.also, best.resolved,
                               guessed=found.chance < CERTAIN, unread=left_out,
-                              left=best.left)  # fmt: skip
+                              left=(*best.left, *lost))  # fmt: skip
         if guards.is_supposed(self.request, found):
             return Understood(best.request, self.language, resolved=best.resolved, plan=True)
         against = self._against(found, best.request)
@@ -432,7 +443,7 @@ class _Interpreter:
             if not all(side.strip() for side in sides):
                 continue
             first, second = (self._side(side) for side in sides)
-            if first is None or second is None or first.head != found.head:
+            if first is None or second is None or first.head not in (found.head, found.second):
                 continue
             if isinstance(first.request, Query) and isinstance(second.request, Query):
                 also = (*first.also, _about_the_same(first.request, second.request), *second.also)
@@ -444,7 +455,8 @@ class _Interpreter:
 
     def _undivided(self, found: Reading) -> Understood | None:
         """Return two questions that no word parts, which share what the request says."""
-        if not (found.head.startswith("ask") and found.second.startswith("ask")):
+        kinds = {found.head.partition(" ")[0], found.second.partition(" ")[0]}
+        if not kinds <= {"ask", "manual"}:
             return None
         one, other = found, found._replace(heads=((found.second, found.chance),))
         try:
@@ -461,6 +473,16 @@ class _Interpreter:
         side = _Interpreter(text, self.known, self.state, self.now, self.reader)
         composed, _ = side._composed(side.found)
         return composed[0] if composed else None
+
+
+def _is_telling(request: Request) -> bool:
+    """Return whether a question says more than of what it is; all jobs or all GPUs, or a section of
+    the manual, hardly answer what was not understood well."""
+    return (
+        isinstance(request, Query)
+        and request.subject in ROWS
+        and replace(request, time=None, by="") != Query(request.subject)
+    )
 
 
 def _continuing(order: Order, last: Order | None) -> Order:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
+from gpudeck.assistant.intents.bare_times import bare_time
 from gpudeck.assistant.intents.moments import (
     LENGTH,
     in_digits,
@@ -27,6 +28,7 @@ from gpudeck.assistant.intents.tokens import Token, tokens, unaccented
 from gpudeck.assistant.query.conversion import convert, kind_of
 from gpudeck.assistant.query.request import NEWEST, Span, Target
 from gpudeck.assistant.reader.reading import Reading
+from gpudeck.language.languages import LANGUAGES
 
 _MOST_GPUS = 64
 STATES = {
@@ -68,6 +70,7 @@ _SINGLE = re.compile(r"(?i) (?:seule?|single|einzigen?|einziger|sol[ao]|únic[ao
 """It stands behind `one`, and says nothing more."""
 _NOWHERE = frozenset({"host_memory", "mode", "serial", "checkpoint", "access"})
 """Measures that nobody takes."""
+_HIER, _HALF = re.compile(r"(?i)\bhier\b"), 0.5
 _FEW = 12
 """Up to here a number in words may count jobs; above it is the number of one."""
 
@@ -200,13 +203,15 @@ class Values:
                 found = next(filter(None, of_today), None)
             if found is None and field == "time":  # its letters may lack an article
                 found = read_time(tokens(self.text), self.now)
+            if found is None and (longer := bare_time(letters)):
+                found = read_time(tokens(longer), self.now)
             if found is None and (period := read_period(letters, self.now)) is not None:
                 return period
             if found is None and not NOW.fullmatch(letters):
                 raise Unread(letters)
             return found.span if found is not None else None
         if field == "time" and not any(self.letters(other) for other in _TIMES):
-            found = read_time(tokens(self.outside()), self.now)
+            found = read_time(tokens(self._foreign_hier()), self.now)
             if found is not None:
                 return found.span
         if "@same" in self.marked(field):
@@ -217,6 +222,11 @@ class Values:
         """Return the time that a report covers: one that is named, or that of its kind."""
         form = " ".join(self.letters("format"))
         return self.time() or read_period(form, self.now) or read_period(self.outside(), self.now)
+
+    def _foreign_hier(self) -> str:
+        """Return the request outside of its parts, where `hier` is yesterday in French only."""
+        french = dict(zip(LANGUAGES, self.found.languages, strict=False)).get("fr", 1.0)
+        return self.outside() if french > _HALF else _HIER.sub(" ", self.outside())
 
     def _latest(self, span: Span) -> Span:
         """Return the time of an hour that is said in words, which may be in the afternoon."""

@@ -11,7 +11,8 @@ _FOLDERS = ("answers", "tools", "host", "language", "intents", "reports")
 _TABLES = ("TERMS", "_TITLES", "_STANDINGS", "_SENTENCES", "_REASONS", "_REMEDIES", "_PROBLEMS",
            "_EXAMPLES", "_ABILITIES", "_CHANGED", "_NO_GPU", "_SAID", "_DECLINED",
            "MEANINGS", "GUIDES", "_OUTCOME", "_METRICS",
-           "_SUBJECTS", "_TALK", "_ELSEWHERE", "_WITHOUT", "HEADS", "_REACHED")  # fmt: skip
+           "_SUBJECTS", "_TALK", "_ELSEWHERE", "_WITHOUT", "HEADS", "_REACHED",
+           "_LIMITED")  # fmt: skip
 """Tables and constants of texts that are looked up by a variable."""
 _COUNTED = ("_ALIKE", "_IN_STATE")
 """Tables of texts with their plural forms."""

@@ -31,7 +31,8 @@ def with_cost(query: Query, found: Rows, snapshot: Snapshot) -> Rows:
     if query.other is not None and price:
         return found
     other = query.unit if query.unit.casefold() != currency.casefold() else ""
-    note = Note("cost", (kwh, price, currency, other))
+    known = any(isinstance(value, int | float) for value in values)
+    note = Note("cost", (kwh if known else None, price, currency, other))
     return msgspec.structs.replace(found, notes=(*found.notes, note))
 
 

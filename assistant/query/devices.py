@@ -6,6 +6,8 @@ import math
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from gpudeck.assistant.facts.devices import largest_error, source, source_name, subject
 from gpudeck.assistant.facts.phrases import plain
 from gpudeck.assistant.facts.usage import energy_facts
@@ -15,6 +17,7 @@ from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
 from gpudeck.assistant.query.shape import finite, shaped
 from gpudeck.assistant.query.table import SUBJECTS
+from gpudeck.assistant.query.usual import with_usual
 from gpudeck.language.text import Message, Text, joined, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.busy_causes import JobWaits, Loaded, QuietHours, Settling
@@ -75,8 +78,11 @@ def devices(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         rows = tuple(
             row for row, state in zip(rows, states, strict=True) if is_free(state) == wanted
         )
-    found = Rows("devices", columns, rows, _source(states), snapshot.time, notes=notes)
-    return shaped(query, found)
+    made = shaped(
+        query, Rows("devices", columns, rows, _source(states), snapshot.time, notes=notes)
+    )
+    usual = with_usual(daemon, query, made, states, snapshot)
+    return msgspec.structs.replace(made, notes=(*made.notes, *usual))
 
 
 def _energy(

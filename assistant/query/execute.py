@@ -123,7 +123,7 @@ def _beside(daemon: Client, query: Query, other: Query, snapshot: Snapshot) -> R
         first,
         columns=columns,
         rows=tuple(rows),
-        notes=(*first.notes, *second.notes),
+        notes=tuple(one for one in (*first.notes, *second.notes) if one.kind != "usual"),
         total=None,
         best="",
         left_out=0,

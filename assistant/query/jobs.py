@@ -18,6 +18,7 @@ from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows
 from gpudeck.assistant.query.shape import shaped
 from gpudeck.assistant.query.table import HELD, SUBJECTS
+from gpudeck.assistant.query.used import used_so_far
 from gpudeck.assistant.query.users import user_of, users_of
 from gpudeck.assistant.retrieval.job_logs import ONE_LOG
 from gpudeck.assistant.retrieval.job_logs import read as read_log
@@ -37,6 +38,8 @@ _MOST_SLOW = 12
 """The most jobs that these are computed for."""
 _TOLD = 3
 """The most running jobs of which an answer about jobs tells when they will end."""
+_COURSE = 3
+"""The fewest losses that tell which way they go."""
 _WAITING = ("queued",)
 _EVERY_JOB = 1_000_000
 """Jobs that are added up."""
@@ -52,9 +55,12 @@ class _Context:
         self.span = span or Span(0.0, time.time())
         self.daemon, self.now = daemon, time.time()
         self.labels = {state.device.id: label(state.device) for state in snapshot.devices}
+        self.devices = {state.device.id: state.device for state in snapshot.devices}
         self.power = {state.device.id: state.reading.get("power") for state in snapshot.devices
                       if state.reading is not None}  # fmt: skip
         self.notes: list[Note] = []
+        self.alone = False
+        """Whether each job's value stands by itself, and is not put together with others."""
         self.deadline = 0.0
         """Whether jobs have ended by this moment is asked for; 0.0: it is not."""
         self.log_lines, self.from_start = _LOG_LINES, False
@@ -91,21 +97,26 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     elif query.ahead:
         context.deadline = snapshot.time + query.ahead
     if query.states == _WAITING and not query.jobs:
-        held = sum(job.spec.hold for job in found)
-        found = [job for job in found if not job.spec.hold]
-        context.notes += [Note("held besides", (held,))] if held else []
-    alone = len(found) == 1 and outcome(found[0].state) in FAILED
-    if not query.measure and alone and "reason" not in measures:
+        held = [job for job in found if job.spec.hold]
+        found = [job for job in found if not job.spec.hold] or (held if query.group else [])
+        context.notes += [Note("held besides", (len(held),))] if held and found != held else []
+    few = len(found) == 1 or (query.jobs and len(found) <= _TOLD)
+    failed = any(outcome(job.state) in FAILED for job in found)
+    if not query.measure and few and failed and "reason" not in measures:
         measures.append("reason")
     if query.measure in ("", "state") and not query.aggregate and not query.by:
         going = [job for job in found if _reports_progress(job)][:_TOLD]
         measures += ["progress", "loss"] if going and query.jobs and not query.measure else []
         for job in going:
             _estimated(context, job)
+        waiting = [job for job in found if isinstance(job.state, j.Queued)]
+        for job in waiting[:_TOLD] if query.jobs or len(found) <= _TOLD else ():
+            _start(context, job)
     wanted = [*measures, *(w.measure for w in query.where if w.measure not in measures)]
     wanted += [HELPERS[query.by]] if query.by in HELPERS else []
     if _SLOW & set(measures) and len(found) > _MOST_SLOW:
         found, left_out = found[:_MOST_SLOW], left_out + len(found) - _MOST_SLOW
+    context.alone = bool(query.measure) and not (query.aggregate or query.by or query.other)
     context.remedies = len(found) <= _MOST_SLOW
     columns = tuple(Column(name, SUBJECTS["jobs"].measures[name].unit) for name in wanted)
     rows = tuple(_row(context, job, wanted) for job in found)
@@ -357,8 +368,11 @@ def _stall(context: _Context, job: j.Job) -> _Pair:
 def _used(field: str) -> Callable[[_Context, j.Job], _Pair]:
     def measure(context: _Context, job: j.Job) -> _Pair:
         if job.usage is None:
+            if isinstance(job.state, j.Running):
+                context.notes += [Note("so far", (job.id,))] if job.state.devices else []
+                return used_so_far(context.daemon, job.state, context.devices, field, context.now)
             if job.active:
-                return None, "it has not ended yet"
+                return None, "it has not started"
             return None, "it was not sampled" if job.spec.gpus else "it held no device"
         if field in job.usage.absent:
             return None, job.usage.absent[field]
@@ -386,6 +400,13 @@ def _tokens_per_joule(context: _Context, job: j.Job) -> _Pair:
     used = job.usage
     mean = used.energy / used.seconds if used is not None and used.seconds else None
     return printed.tokens_per_joule(job, mean)
+
+
+def _loss(context: _Context, job: j.Job) -> _Pair:
+    course = [value for value in printed.losses(job) if math.isfinite(value)]
+    if context.alone and isinstance(job.state, j.Running) and len(course) >= _COURSE:
+        context.notes.append(Note("course", (job.id, course[0], course[-1], len(course))))
+    return printed.loss(job)
 
 
 def _backend(context: _Context, job: j.Job) -> _Pair:
@@ -441,7 +462,7 @@ _MEASURES: dict[str, Callable[[_Context, j.Job], _Pair]] = {
     "memory": _used("memory"),
     "util": _used("util"),
     "tflops": _tflops,
-    "loss": lambda context, job: printed.loss(job),
+    "loss": _loss,
     "backend": _backend,
     "tokens_per_joule": _tokens_per_joule,
     "devices": _devices,

@@ -13,7 +13,7 @@ from gpudeck.assistant.retrieval.job_logs import ONE_LOG
 from gpudeck.assistant.retrieval.job_logs import read as read_log
 from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.protocol.jobs import Job
-from gpudeck.scheduler.protocol.printed_values import last_values
+from gpudeck.scheduler.protocol.printed_values import last_values, values_of
 
 _LOSSES = ("held-out loss", "held_out", "eval_loss", "val_loss", "valid_loss", "test_loss", "loss")
 """The names of losses, those of data that was not trained on first."""
@@ -40,8 +40,23 @@ def loss(job: Job) -> Pair:
     if found is None:
         return None, phrase("no loss was recorded as a value")
     if not math.isfinite(found):
+        before = [value for value in losses(job) if math.isfinite(value)]
+        if before:
+            return None, phrase("the last loss that it printed is no finite number, and the last "
+                                "one before is {loss}", loss=f"{before[-1]:.4g}")  # fmt: skip
         return None, phrase("the last loss that it printed is no finite number")
     return found, ""
+
+
+def losses(job: Job) -> list[float]:
+    """Return the losses that the last lines of a job's output have, the newest last."""
+    found: list[float] = []
+    for line in read_log(job.id, ONE_LOG).lines[-_LAST_LINES:]:
+        values = values_of(line.encode())
+        named = next((values[name] for name in _LOSSES if name in values), None)
+        said = _PRINTED_LOSS.findall(line[-400:]) if named is None else []
+        found += [named] if named is not None else [float(each) for each in said[-1:]]
+    return found
 
 
 def tokens_per_joule(job: Job, watts: float | None) -> Pair:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.intents.guards import Refusal
 from gpudeck.assistant.intents.understand import LONGEST_REQUEST
+from gpudeck.assistant.tools.how_to import command_of
 from gpudeck.language.words import Words
 
 _EXAMPLES = (
@@ -51,6 +52,19 @@ _DECLINED = {
     "Nothing was changed.",
     "unclear": "I do not know which job or GPU you mean. Name it, for example by its number.",
     "unmeasured": "GPU Deck does not measure or keep that, so I have no value for it.",
+    "serial": "GPU Deck does not keep the serial numbers of cards. In a terminal: `nvidia-smi "
+    "--query-gpu=index,name,serial --format=csv`.",
+    "mode": "GPU Deck does not read the modes of cards. In a terminal: `nvidia-smi "
+    "--query-gpu=index,persistence_mode,compute_mode,mig.mode.current --format=csv`.",
+    "host_memory": "GPU Deck does not measure the host memory of jobs. In a terminal, `ps -o "
+    "rss,args -u USER` shows that of a user's processes; `gpudeck submit --host-memory 16GiB` "
+    "limits it.",
+    "checkpoint": "GPU Deck does not know the checkpoints of programs. A job's own files are in "
+    "its folder: `gpudeck jobs 7` names it, and `gpudeck logs 7` shows what the program said.",
+    "access": "GPU Deck does not know who may log in here. In a terminal, `getent passwd` lists "
+    "the accounts, and `gpudeck limits` what users of the shared queue may use.",
+    "speed": "GPU Deck keeps no speeds of models. In a terminal, `gpudeck bench` measures a model "
+    "that is served.",
 }
 
 
@@ -139,10 +153,20 @@ def not_understood(question: str, words: Words) -> str:
     return f"{first}\n\n{words.text(_EXAMPLES)}"
 
 
-def refusal(found: Refusal, words: Words) -> str:
-    """Say why a request with the words of an order is not proposed."""
+def refusal(found: Refusal, words: Words, verb: str = "") -> str:
+    """Say why a request with the words of an order is not proposed, and which command does it.
+
+    Args:
+        found: What is wrong with it.
+        words: The language.
+        verb: The kind of order, in the words of the encoder.
+    """
     why = words.text(_PROBLEMS[found.problem], words=quoted(found.words))
-    return f"{why} {words.text('So I propose nothing, and nothing was changed.')}"
+    text = f"{why} {words.text('So I propose nothing, and nothing was changed.')}"
+    if "`" in text or found.problem == "forbidden" or not (command := command_of(verb)):
+        return text
+    known = words.text("In a terminal, `{command} --help` shows such orders.", command=command)
+    return f"{text} {known}"
 
 
 def left_out(unread: tuple[str, ...], words: Words) -> str:
@@ -159,6 +183,7 @@ _WITHOUT = {
     "folder": "I cannot limit this to a folder.",
     "jobs": "You named no job, so this is about all that come into question.",
     "other": "I could not take into account all that you referred to.",
+    "second": "I read something else in your request, too, and left it out: ask it by itself.",
     "states": "This is not only for GPUs that were idle or busy.",
 }
 """What is said of parts of a question without letters, by their fields."""

@@ -27,6 +27,8 @@ _COMMANDS = {
     "note": "gpudeck note 7 TEXT",
     "acknowledge": "gpudeck alerts",
     "undo": "gpudeck clean --undo",
+    "retry": "gpudeck retry 7",
+    "set": "gpudeck settings idle_dwell_s=30",
 }
 """The command of each verb that has one."""
 _SAID = {

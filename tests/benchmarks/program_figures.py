@@ -50,6 +50,12 @@ def _right_requests() -> str:
     return ", ".join(f"{100 * each['right'] / each.total():.0f}" for each in found.values()) + " %"
 
 
+def _meant_requests() -> str:
+    """Return the share of labelled requests that have a meaning, by the newest rows."""
+    shares = {row["set"]: f"{100 * float(row['share']):.1f} %" for row in rows("meanings")}
+    return f"{shares['held-out profiles']}, and {shares['blind sets']} in the oldest blind sets"
+
+
 def _is_blind(row: Row) -> bool:
     return row["set"] in _BLIND
 
@@ -64,6 +70,11 @@ PROGRAM = (
         "Acknowledged jobs lost, daemon killed at once",
         "queue_losses",
         _lost_jobs,
+    ),
+    ProgramFigure(
+        "Labelled requests with a query, an order, a section or a command",
+        "meanings",
+        _meant_requests,
     ),
     ProgramFigure(
         "Strangers' requests answered correctly (two judges each)",

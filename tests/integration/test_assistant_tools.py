@@ -131,7 +131,7 @@ def test_questions_about_jobs_devices_and_the_queue(
     assert "No job failed, " in assistant.ask("what failed yesterday?").text
     check_answer(assistant.ask("what runs now?"), f"Job {world['holder']} (holder)")
     check_answer(assistant.ask("how long is the queue?"), "open: 2 waiting, 1 running.")
-    check_answer(assistant.ask("max utilisation today"), "Utilisation of CPU, highest, ")
+    check_answer(assistant.ask("max utilisation today"), "Utilisation of CPU was highest ")
     assert (
         "There is no GPU 7 on this machine; it has CPU." in assistant.ask("how hot is gpu 7?").text
     )

@@ -259,6 +259,9 @@ def test_no_model_is_served_and_jobs_have_tags(deck: Client) -> None:
     assert tags.rows[0].values == ("Blue",)
     waiting = execute(deck, Query("jobs", states=("queued",)))
     assert f"job{job.id}" not in values(waiting), "a held job is told apart"
+    grouped = deck.submit(python("1"), name="grouped", group="night", hold=True)
+    of_group = execute(deck, Query("jobs", "reason", states=("queued",), group="night"))
+    assert f"job{grouped.id}" in values(of_group), "why nothing of its group runs"
     deck.cancel(job.id)
 
 

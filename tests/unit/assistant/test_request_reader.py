@@ -223,7 +223,7 @@ def test_the_manual_answers_a_question_how_something_is_done(question: str, page
 
 @pytest.mark.parametrize(
     ("request_text", "told"),
-    [("serial numbers of all cards please", "ask gpus")],
+    [("serial numbers of all cards please", "ask serial")],
 )  # fmt: skip
 def test_what_nobody_measures_or_keeps_is_said_in_its_own_words(
     request_text: str, told: str
