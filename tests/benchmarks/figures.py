@@ -17,10 +17,15 @@ from typing import Any
 
 from tests.benchmarks import comparisons as by
 from tests.benchmarks.comparisons import OURS
-from tests.benchmarks.program_figures import program_table
+from tests.benchmarks.program_figures import TABLES, program_table
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "docs/manual/attention.md", "docs/manual/precision.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/manual/assistant.md",
+    "docs/manual/attention.md",
+    "docs/manual/precision.md",
+)
 WHOLE = " in full"
 """Behind a group's name: also the figures that the README leaves out, and what is not measured."""
 _MARKED = re.compile(r"(<!-- figures (?P<names>[^>]+) -->\n).*?(<!-- end of figures -->)", re.S)
@@ -232,7 +237,8 @@ def filled(text: str) -> str:
 
     def computed(m: re.Match[str]) -> str:
         names = m["names"]
-        return m[1] + (program_table() if names == "program" else table(names.split(", "))) + m[3]
+        own = program_table(names) if names in TABLES else table(names.split(", "))
+        return m[1] + own + m[3]
 
     return _MARKED.sub(computed, text)
 

@@ -1,4 +1,4 @@
-"""Compute the README's table about the program itself from the measured rows."""
+"""Compute the tables about the program itself, of the README and the manual, from measured rows."""
 
 from __future__ import annotations
 
@@ -51,44 +51,51 @@ def _right_requests() -> str:
 
 
 def _meant_requests() -> str:
-    """Return the share of labelled requests that have a meaning, by the newest rows."""
-    shares = {row["set"]: f"{100 * float(row['share']):.1f} %" for row in rows("meanings")}
-    return f"{shares['held-out profiles']}, and {shares['blind sets']} in the oldest blind sets"
+    """Return the share of labelled requests that have a meaning, and that of queries and orders, by
+    the newest rows."""
+    row = {row["set"]: row for row in rows("meanings")}["held-out profiles"]
+    made = (int(row["query"]) + int(row["order"])) / int(row["requests"])
+    return f"{100 * float(row['share']):.1f} % ({100 * made:.0f} % a query or an order)"
 
 
 def _is_blind(row: Row) -> bool:
     return row["set"] in _BLIND
 
 
-PROGRAM = (
-    ProgramFigure(
-        "First live chart; without a daemon",
-        "window",
-        _first_chart,
+TABLES = {
+    "program": (
+        ProgramFigure(
+            "First live chart; without a daemon",
+            "window",
+            _first_chart,
+        ),
+        ProgramFigure(
+            "Acknowledged jobs lost, daemon killed at once",
+            "queue_losses",
+            _lost_jobs,
+        ),
+        ProgramFigure(
+            "Strangers' requests answered correctly (two judges each)",
+            "assistant_held_out",
+            _right_requests,
+            _is_blind,
+        ),
     ),
-    ProgramFigure(
-        "Acknowledged jobs lost, daemon killed at once",
-        "queue_losses",
-        _lost_jobs,
+    "assistant": (
+        ProgramFigure(
+            "Held-out requests, read as labelled, with a meaning or a command",
+            "meanings",
+            _meant_requests,
+        ),
     ),
-    ProgramFigure(
-        "Labelled requests with a query, an order, a section or a command",
-        "meanings",
-        _meant_requests,
-    ),
-    ProgramFigure(
-        "Strangers' requests answered correctly (two judges each)",
-        "assistant_held_out",
-        _right_requests,
-        _is_blind,
-    ),
-)
+}
+"""The tables by the names of their marks."""
 
 
-def program_table() -> str:
-    """Return the table as Markdown."""
+def program_table(name: str) -> str:
+    """Return one of TABLES as Markdown."""
     lines = [_HEAD]
-    for figure in PROGRAM:
+    for figure in TABLES[name]:
         days = sorted({row["date"][:10] for row in rows(figure.file) if figure.counts(row)})
         lines.append(f"| {figure.what} | {figure.value()} | {figure.file}.csv, {days[-1]} |")
     return "\n".join(lines) + "\n"
