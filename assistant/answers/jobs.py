@@ -244,8 +244,9 @@ def _standing(row: Row, rows: Rows, words: Words) -> str:
             duration=duration,
             reached=words.listed(reached),
         )
-    if state == "failed" and rows.columns[-1].name == "reason" and row.values[-1] is not None:
-        why = str(cell(row, len(row.values) - 1, rows, words)).rstrip(".")
+    place = next((i for i, column in enumerate(rows.columns) if column.name == "reason"), 0)
+    if state == "failed" and place and row.values[place] is not None:
+        why = str(cell(row, place, rows, words)).rstrip(".")
         return words.text(
             "{who} failed after {duration}: {why}.",
             who=capitalized(label(row, words)),

@@ -75,19 +75,11 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     if query.measure == "log":  # the limit is of its lines
         context.log_lines, context.from_start = query.limit or _LOG_LINES, query.order == "up"
         query = msgspec.structs.replace(query, limit=0, order="")
-    measures = [query.measure] if query.measure else list(SUBJECTS["jobs"].headline)
-    if not query.measure and query.states and set(query.states) <= set(FAILED):
-        measures.append("reason")  # whoever asks what failed asks why, too
-    told = query.measure == "duration" and not (query.aggregate or query.by or query.other)
-    if told or query.measure in ("reason", "failure", "estimate", "stall"):
-        measures.append("state")
     found, left_out = _chosen(daemon, query, snapshot)
     if not found and query.user and len(query.jobs) == 1:
         anybodys = msgspec.structs.replace(query, user="")
         found, left_out = _chosen(daemon, anybodys, snapshot)
-    owners = query.user.split(",") if query.jobs and query.user and not query.aggregate else []
-    if owners and any(user_of(job) not in owners for job in found) and "user" not in measures:
-        measures.insert(2, "user")  # the job that is named is somebody else's
+    measures = _measures(query, found)
     if query.ahead and not query.measure:
         at = snapshot.time + query.ahead
         found = [job for job in found if job.active][: 2 * _MOST_SLOW]
@@ -97,21 +89,8 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     elif query.ahead:
         context.deadline = snapshot.time + query.ahead
     if query.states == _WAITING and not query.jobs:
-        held = [job for job in found if job.spec.hold]
-        found = [job for job in found if not job.spec.hold] or (held if query.group else [])
-        context.notes += [Note("held besides", (len(held),))] if held and found != held else []
-    few = len(found) == 1 or (query.jobs and len(found) <= _TOLD)
-    failed = any(outcome(job.state) in FAILED for job in found)
-    if not query.measure and few and failed and "reason" not in measures:
-        measures.append("reason")
-    if query.measure in ("", "state") and not query.aggregate and not query.by:
-        going = [job for job in found if _reports_progress(job)][:_TOLD]
-        measures += ["progress", "loss"] if going and query.jobs and not query.measure else []
-        for job in going:
-            _estimated(context, job)
-        waiting = [job for job in found if isinstance(job.state, j.Queued)]
-        for job in waiting[:_TOLD] if query.jobs or len(found) <= _TOLD else ():
-            _start(context, job)
+        found = _unheld(context, query, found)
+    measures += _told_of_states(context, query, found)
     wanted = [*measures, *(w.measure for w in query.where if w.measure not in measures)]
     wanted += [HELPERS[query.by]] if query.by in HELPERS else []
     if _SLOW & set(measures) and len(found) > _MOST_SLOW:
@@ -123,6 +102,49 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     made = Rows("jobs", columns, rows, QUEUE, context.now, query.time,
                 notes=tuple(context.notes), left_out=left_out)  # fmt: skip
     return shaped(query, made)
+
+
+def _measures(query: Query, found: Sequence[j.Job]) -> list[str]:
+    """Return the measures that are told of jobs: the one that is asked for, with its company."""
+    measures = [query.measure] if query.measure else list(SUBJECTS["jobs"].headline)
+    if not query.measure and query.states and set(query.states) <= set(FAILED):
+        measures.append("reason")  # whoever asks what failed asks why, too
+    told = query.measure == "duration" and not (query.aggregate or query.by or query.other)
+    if told or query.measure in ("reason", "failure", "estimate", "stall"):
+        measures.append("state")
+    owners = query.user.split(",") if query.jobs and query.user and not query.aggregate else []
+    if owners and any(user_of(job) not in owners for job in found) and "user" not in measures:
+        measures.insert(2, "user")  # the job that is named is somebody else's
+    few = len(found) == 1 or (query.jobs and len(found) <= _TOLD)
+    failed = any(outcome(job.state) in FAILED for job in found)
+    if not query.measure and few and failed and "reason" not in measures:
+        measures.append("reason")
+    return measures
+
+
+def _unheld(context: _Context, query: Query, found: list[j.Job]) -> list[j.Job]:
+    """Return the waiting jobs that are not on hold, with a note of the others; if nothing else of a
+    group waits, those that are."""
+    held = [job for job in found if job.spec.hold]
+    rest = [job for job in found if not job.spec.hold]
+    if not rest and query.group:
+        return held
+    context.notes += [Note("held besides", (len(held),))] if held else []
+    return rest
+
+
+def _told_of_states(context: _Context, query: Query, found: Sequence[j.Job]) -> list[str]:
+    """Return the measures that are told with the state of jobs; notes say when those that run end,
+    and why a few that wait do."""
+    if query.measure not in ("", "state") or query.aggregate or query.by:
+        return []
+    going = [job for job in found if _reports_progress(job)][:_TOLD]
+    for job in going:
+        _estimated(context, job)
+    waiting = [job for job in found if isinstance(job.state, j.Queued)]
+    for job in waiting[:_TOLD] if query.jobs or len(found) <= _TOLD else ():
+        _start(context, job)
+    return ["progress", "loss"] if going and query.jobs and not query.measure else []
 
 
 def _is_active_at(context: _Context, job: j.Job, at: float) -> bool:
