@@ -19,7 +19,7 @@ from gpudeck.assistant.writing.checker.sentence import check_sentence
 __all__ = ["Refused", "fill", "last_end", "verify"]
 
 
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_SENTENCE = re.compile(r"(?<=[.!?])(?<!vs\.)(?<!approx\.)\s+|\n+")
 
 
 _SLOT = re.compile(r"\{([^{}]*)\}")

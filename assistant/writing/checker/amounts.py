@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 from gpudeck.assistant.writing.checker import lexicon
-from gpudeck.assistant.writing.checker.clauses import Clause, Refused, owners
+from gpudeck.assistant.writing.checker.clauses import Clause, Refused, by_kind, owners
+from gpudeck.assistant.writing.checker.groups import everyone
 from gpudeck.assistant.writing.checker.known import Known
-from gpudeck.assistant.writing.checker.references import everyone
 from gpudeck.assistant.writing.checker.states import holds
 from gpudeck.assistant.writing.checker.tokens import Token
 
+_STILL = lexicon.words("still already now currently just not")
 _COUNTED = lexicon.words("ran running starting queued done failed cancelled lost")
 """Claims of jobs whose numbers are facts; other numbers are those of the facts that fit."""
 KINDS = {
@@ -28,41 +29,81 @@ def check_amount(clause: Clause, place: int, claim: str, negated: bool, of: Know
         if (token.kind == "word" and token.text in lexicon.TOTAL - {"neither"})
         or is_count(clause, i)
     ]
+    found = [i for i in found if not _is_adverb(clause, i)]
     if not found:
         return False
     kind = KINDS.get(claim, "job")
-    amount = clause.tokens[found[-1]]
-    domain, members = everyone(of, kind), having(of, kind, claim)
+    amount, text = clause.tokens[found[-1]], clause.tokens[found[-1]].text
+    domain, members = everyone(of, kind), _members(clause, kind, claim, of)
     named = owners(clause, place).get(kind, frozenset()) & {
         s for t in clause.tokens for s in t.subjects
     }
     clause.used |= set(found)
-    refused = f"it says '{amount.text} … {clause.tokens[place].text}', which no fact says"
-    undecided = [s for s in domain if holds(of, s, claim) is None]
-    text = amount.text
-    if text == "only" and named:
-        rest = frozenset(domain) - frozenset(members)
-        require(not undecided and (rest if negated else frozenset(members)) == named, refused)
-    elif text in ("all", "every", "each", "both"):
+    denied = [i for i in found[:-1] if clause.tokens[i].text in ("no", "none", "nothing")]
+    require(not denied, "it denies a count, which cannot be checked")
+    refused = f"it says '{text} … {clause.tokens[place].text}', which no fact says"
+    undecided = any(holds(of, s, claim) is None for s in domain)
+    if claim == "ran" and clause.tokens[place - 1].text == "that" and amount.number is not None:
+        require(amount.number in {fact.value for fact in of.of("jobs", "ran")}, refused)
+        return True
+    if text == "only":
+        if named:
+            require(not undecided and (domain - members if negated else members) == named, refused)
+        return bool(named)
+    if text in ("all", "every", "each", "both"):
         require(text == "all" and negated, refused)  # others are subjects, see `references`
-        require(bool(members) and len(members) < len(domain) and not undecided, refused)
+        require(0 < len(members) < len(domain) and not undecided, refused)
     elif text in ("no", "none", "nothing"):
         require(not members and not undecided and not negated, refused)
         require(kind != "alert" or bool(domain), refused)
-    elif text == "only":
-        return False
     else:
         if len(found) > 1 and clause.tokens[found[-2] + 1].text == "of":
             totals = {len(domain), *(fact.value for fact in of.of("jobs", "ran"))}
             require(amount.number in totals, refused)
             amount = clause.tokens[found[-2]]
-        count = amount.number
-        counted = {fact.value for fact in of.of("jobs", claim)} if kind == "job" else set()
-        if negated:
-            require(count == len(domain) - len(members) and not undecided, refused)
-        else:
-            require(count in counted or (claim not in _COUNTED and count == len(members)), refused)
+        rest = len(domain) - len(members)
+        right = not undecided and amount.number == rest if negated else None
+        require(_is_number(clause, amount, claim, members, of) if right is None else right, refused)
     return True
+
+
+def _members(clause: Clause, kind: str, claim: str, of: Known) -> frozenset[str]:
+    """Return whom a claim is true of, of jobs only those on the devices that a clause names."""
+    members = having(of, kind, claim)
+    if kind == "job" and (labels := _places(clause, of)):
+        return frozenset(job for job in members if _is_on(of, job, labels))
+    return frozenset(members)
+
+
+def _places(clause: Clause, of: Known) -> list[str]:
+    """Return the labels of the devices in `two jobs ran on GPU 0`."""
+    devices = {s for t in clause.tokens for s in by_kind(t.subjects).get("device", ())}
+    return [str(of.value(device, "label")) for device in devices] if clause.has({"on"}) else []
+
+
+def _is_number(
+    clause: Clause, amount: Token, claim: str, members: frozenset[str], of: Known
+) -> bool:
+    """Return True if so many fit; the numbers of jobs in a state are facts of their own."""
+    job, count = KINDS.get(claim, "job") == "job", amount.number
+    judged = claim == "failed" and clause.has({"check", "checks"})
+    if judged or (job and _places(clause, of)):
+        return count == len(members)
+    counted = job and count in {fact.value for fact in of.of("jobs", claim)}
+    return counted or (claim not in _COUNTED and count == len(members))
+
+
+def _is_on(of: Known, job: str, labels: list[str]) -> bool:
+    said = " ".join(fact.said for fact in of.of(job, "devices"))
+    return all(re.search(rf"{re.escape(label)}\b", said) for label in labels)
+
+
+def _is_adverb(clause: Clause, place: int) -> bool:
+    """Return True for the `only` of `it had only run for 18 s`."""
+    after = clause.tokens[place + 1]
+    value = any(t.kind == "value" and t.number is None for t in clause.tokens[place:])
+    counts = after.kind == "subject" or after.number is not None or after.text in lexicon.NOUNS
+    return clause.tokens[place].text == "only" and value and not counts
 
 
 def is_count(clause: Clause, place: int) -> bool:
@@ -70,7 +111,7 @@ def is_count(clause: Clause, place: int) -> bool:
     token = clause.tokens[place]
     if token.number is None:
         return False
-    rest = [t.text for t in clause.tokens[place + 1 : place + 3]]
+    rest = [t.text for t in clause.tokens[place + 1 : place + 4] if t.text not in _STILL][:2]
     after = clause.tokens[place + 2 : place + 3]
     if token.number == 1 and (
         (place and clause.tokens[place - 1].text == "on") or _is_pronoun(rest, after)
@@ -105,6 +146,8 @@ def check_existence(clause: Clause, of: Known) -> None:
             members -= {"cpu"}
         if is_given(clause, place, of):
             continue
+        if place and clause.tokens[place - 1].text == "on" and clause.has({"running", "run"}):
+            members = frozenset(having(of, "device", "held"))
         if len(members) != (token.number or 0):
             raise Refused(f"it counts {token.text!r}, which no fact counts")
         clause.used.add(place)

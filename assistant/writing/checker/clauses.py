@@ -13,6 +13,8 @@ from gpudeck.assistant.writing.checker.known import Known
 from gpudeck.assistant.writing.checker.tokens import Token
 
 _JOINTS = lexicon.words("and but while whereas although though which so if")
+_OVER = lexicon.words("finishes ends releases frees stops leaves completes")
+_ENDED = ("done", "ended", "idle", "cleared")
 _OF = lexicon.words("of on for from")
 _ARTICLES = frozenset(["the", "a", "an"])
 _SUBJECT = re.compile(r"(gpu|replay|cpu|job|alert)\d*")
@@ -52,10 +54,23 @@ class Clause:
     state: tuple[str, bool] | None = None
     """The last state that it claimed, and whether it denied it."""
     noun: str = ""
+    fronted: bool = False
+    """True if a value that belongs to it stands in the clause before it."""
+    quotes: bool = False
+    """True if it gives a reason in the words of a fact."""
+    effect: Clause | None = None
+    """The clause whose reason it gives, where that is the one after it."""
 
     def words(self) -> Iterator[tuple[int, str]]:
         """Yield the index and the text of each word."""
         return ((i, token.text) for i, token in enumerate(self.tokens) if token.kind == "word")
+
+    def words_before(self) -> set[str]:
+        """Return the nouns of the clauses before it, in the singular."""
+        texts = (
+            {text.removesuffix("s") for _, text in self.before.words()} if self.before else set()
+        )
+        return texts | (self.before.words_before() if self.before else set())
 
     def has(self, words: frozenset[str] | set[str]) -> bool:
         """Return True if one of the words is in it."""
@@ -106,16 +121,21 @@ def divide(
             clauses.append(Clause(opener, current, before, inherited=owners))
             if before is not None:
                 before.after = clauses[-1]
+            if len(clauses) == 2 and (clauses[0].is_cause() or clauses[0].opener == "until"):
+                clauses[0].effect = clauses[1]
         if mark == "(":
             outside.append(clauses[-1] if clauses else None)
         opener, current = mark, []
 
-    for token in tokens:
+    for place, token in enumerate(tokens):
+        rest = tokens[place + 1 :]
         causal = opener in lexicon.CAUSES
         if token.kind == "mark":
             close(token.text)
-        elif token.kind == "word" and _is_cause(token.text, current, opener):
+        elif token.kind == "word" and _is_cause(token.text, current, opener, rest):
             close("because")
+        elif token.kind == "word" and _is_until(token.text, rest):
+            close("until")
         elif token.kind == "word" and token.text in _JOINTS and not causal:
             close(token.text)
         else:
@@ -124,10 +144,35 @@ def divide(
     return clauses
 
 
-def _is_cause(word: str, current: list[Token], opener: str) -> bool:
+def _is_cause(word: str, current: Sequence[Token], opener: str, rest: Sequence[Token]) -> bool:
+    """Return True if a word opens a reason, as in `as job 8 runs`; `since 02:10` tells a time."""
     if word in ("because", "due"):
         return True
-    return word in ("as", "since") and not current and opener == ","
+    told = (
+        not rest
+        or rest[0].kind == "value"
+        or rest[0].text == "then"
+        or any(t.text == "ago" for t in rest[:3])
+    )
+    if word == "since":
+        return not told
+    initial = not current and opener in ("", ",")
+    return word == "as" and initial and not told and rest[0].text not in ("of", "for", "before")
+
+
+def is_end(word: str) -> bool:
+    """Return True if a word says that a job is over or a device free."""
+    return word in _OVER or lexicon.STATES.get(word) in _ENDED
+
+
+def _is_until(word: str, rest: Sequence[Token]) -> bool:
+    """Return True for the `once` of `once job 8 is finished`."""
+    return (
+        word in ("until", "once", "when", "after")
+        and any(t.kind == "subject" for t in rest[:2])
+        and (word == "until" or any(is_end(t.text) for t in rest[1:5]))
+        and any(t.text in _OVER | {"is", "has", "are", "have"} for t in rest[1:4])
+    )
 
 
 def owners(clause: Clause, place: int) -> Owners:
@@ -137,12 +182,18 @@ def owners(clause: Clause, place: int) -> Owners:
     none stands before it, they are those that the clause names later or inherits.
     """
     before = [token for token in reversed(clause.tokens[:place]) if token.kind == "subject"]
-    later = [token for token in clause.tokens[place:] if token.kind == "subject"]
-    found = by_kind(_following(clause.tokens, place))
+    named = any(token.text not in lexicon.NOUNS for token in before)
+    rest = clause.tokens[place:]
+    against = next((i for i, t in enumerate(rest) if t.text == "against"), len(rest))
+    later = [token for token in rest[:against] if token.kind == "subject"]
+    waits = [t.text in lexicon.STATES for t in clause.tokens[place : place + 1]] == [True] and [
+        t.text for t in clause.tokens[place + 1 : place + 2]
+    ] == ["for"]
+    found = {} if waits else by_kind(_following(clause.tokens, place))
     for token in before or later:
         for kind, subjects in by_kind(token.subjects).items():
             found.setdefault(kind, subjects)
-    return found if before or (found and is_default(clause)) else {**clause.inherited, **found}
+    return found if named or (found and is_default(clause)) else {**clause.inherited, **found}
 
 
 def _following(tokens: Sequence[Token], place: int) -> frozenset[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
 from gpudeck.assistant.facts import Fact
+from gpudeck.assistant.writing.checker.derived import derived
+from gpudeck.assistant.writing.checker.lengths import in_base_unit, is_within, step_of
 
 _MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 
@@ -29,7 +31,8 @@ VALUE = re.compile(
 )
 
 
-_LIST = r"\d{1,18}(?:(?:,? and |, | to | or )\d{1,18})*"
+_AMOUNT = rf"(?!\d[\d.]*\s*(?:{_UNITS})(?![\w/]))"
+_LIST = rf"\d{{1,18}}(?:(?:,? and |, | to | or ){_AMOUNT}\d{{1,18}})*"
 
 
 NAMED = re.compile(
@@ -43,15 +46,6 @@ _TEXTS = re.compile(
     r"\.(?:name|reason|workload|backend|verdict|doing|note|source|paused|notice\d+|device|choice"
     r"|inputs|result|rule|text|about|process\d+|versions)$"
 )
-
-
-_BASE = {
-    "s": (1.0, "duration"), "min": (60.0, "duration"), "h": (3600.0, "duration"),
-    "d": (86400.0, "duration"), "ms": (1.0, "median"), "°C": (1.0, "temp"), "W": (1.0, "power"),
-    "%": (1.0, "util"), "TFLOP/s": (1.0, "tflops"), "MiB": (2.0**20, "mem_used"),
-    "GiB": (2.0**30, "mem_used"), "Wh": (3600.0, "energy"),
-}  # fmt: skip
-"""By unit: how many of the facts' unit it is, and a field that is measured in it."""
 
 
 class Known(NamedTuple):
@@ -74,21 +68,19 @@ class Known(NamedTuple):
         """Return the facts of a name, from every source."""
         return self.by_name.get(f"{subject}.{field}", [])
 
-    def equal(self, key: str, tolerance: float = 1e-6) -> tuple[Fact, ...]:
-        """Return the facts with this value in whatever unit: `60 s` is `1 min`.
+    def within(self, key: str, bound: str = "=") -> tuple[Fact, ...]:
+        """Return the facts that a value with a bound describes, in whatever unit: `> 60 s`.
 
         Args:
             key: The value as it is written.
-            tolerance: How far they may differ, relative to it.
+            bound: One of `lengths.BOUNDS`.
         """
         given = in_base_unit(key)
-        if given is None:
-            return ()
-        most = tolerance * abs(given[0])
+        step = step_of(key) if given and given[1] == "duration" else 0.0
         return tuple(
             fact
             for amount, field, fact in self.amounts
-            if field == given[1] and abs(amount - given[0]) <= most
+            if given is not None and field == given[1] and is_within(amount, *given, bound, step)
         )
 
     def value(self, subject: str, field: str) -> float | str | None:
@@ -103,7 +95,7 @@ def known(facts: tuple[Fact, ...]) -> Known:
     by_name: dict[str, list[Fact]] = {}
     numbers: dict[str, list[Fact]] = {}
     phrases: dict[str, list[Fact]] = {}
-    for fact in facts:
+    for fact in (*facts, *derived(facts)):
         by_name.setdefault(fact.name, []).append(fact)
         said = plain(fact.said)
         for key in dict.fromkeys(value_key(m) for m in VALUE.finditer(said)):
@@ -132,35 +124,24 @@ def known(facts: tuple[Fact, ...]) -> Known:
         re.compile(pattern, re.IGNORECASE) if pattern else None,
         frozenset(name for name, count in names.items() if count > 1),
         "\n".join(plain(fact.text).lower() for fact in facts),
-        tuple(
-            (*given, fact)
-            for key, of in numbers.items()
-            if (given := in_base_unit(key)) is not None
-            for fact in of
-        ),
+        (*_shares(by_name), *_amounts(numbers)),
     )
 
 
-_AMOUNT = re.compile(r"-?\d+(?:\.\d+)? \S+(?: \d+ \S+)*")
+def _shares(by_name: dict[str, list[Fact]]) -> Iterator[tuple[float, str, Fact]]:
+    """Yield the values in percent, which are not rounded, with their field and fact."""
+    for fact in (fact for facts in by_name.values() for fact in facts):
+        if fact.unit == "%" and isinstance(fact.value, int | float):
+            yield float(fact.value), "util", fact
 
 
-def in_base_unit(text: str) -> tuple[float, str] | None:
-    """Return a value in the unit of facts, with a field of that unit; None without a known unit."""
-    total, field = 0.0, ""
-    if not _AMOUNT.fullmatch(text):
-        return None
-    for number, unit in re.findall(r"(-?[\d.]+) ([^\s\d]+)", text):
-        if unit not in _BASE:
-            return None
-        scale, field = _BASE[unit]
-        total += float(number) * scale
-    return (total, field) if field else None
-
-
-def step_of(text: str) -> float:
-    """Return the last unit of a value in the unit of facts."""
-    unit = text.rsplit(" ", 1)[-1]
-    return _BASE[unit][0] if unit in _BASE else 1.0
+def _amounts(numbers: dict[str, list[Fact]]) -> Iterator[tuple[float, str, Fact]]:
+    """Yield the other values that facts say with a unit."""
+    for key, facts in numbers.items():
+        given = in_base_unit(key)
+        for fact in facts if given is not None else ():
+            if given is not None and fact.unit != "%":
+                yield *given, fact
 
 
 def _phrases(words: str) -> Iterable[str]:

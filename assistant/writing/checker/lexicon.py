@@ -28,13 +28,15 @@ def _table(rows: dict[str, str]) -> dict[str, frozenset[str]]:
 FAMILIES: tuple[frozenset[str], ...] = (
     words("temp"),
     words("power power_limit"),
-    words("util progress used.util used.share use"),
+    words("util progress used.util used.share use mem_share free_share power_share left_share"),
     words("mem_used mem_free mem_total used.memory process"),
     words("tflops sustained"),
     words("median p95 p99"),
-    words("duration running waiting waited left use length used.seconds"),
+    words("duration running waiting waited left use length used.seconds ago active lasted whole"),
     words("energy used.energy"),
-    words("ended submitted started raised cleared covered when"),
+    words(
+        "ended submitted started raised cleared covered when idle_since began queued_at expected"
+    ),
     words("clock_sm"),
     words("fan"),
     words("bandwidth"),
@@ -50,7 +52,11 @@ FIELD_WORDS = _table(
         "power_limit": "limit allowed limits",
         "util used.util use": "utilisation utilised utilization utilized busy busier busiest load",
         "progress": "progress through finished% done% complete% completed%",
-        "used.share": "share memory",
+        "used.share": "share",
+        "mem_share": "full%",
+        "free_share": "free available remaining",
+        "power_share": "limit power",
+        "left_share": "left remaining remains remain",
         "code": "status",
         "mem_used used.memory process": "used use uses using usage occupies occupied allocated"
         " holds hold held took take takes needs needed",
@@ -63,16 +69,24 @@ FIELD_WORDS = _table(
         "p95": "p95",
         "p99": "p99",
         "duration": "took taken take takes ran runtime duration needed lasted after within"
-        " longest shortest",
-        "running": "running run runs after since% held",
+        " longest shortest in%",
+        "running": "running-for running run runs after since% held",
         "running duration": "running run",
         "waiting waited": "waiting waited waits wait queued after longest",
-        "left": "left remaining more% should need needs in%",
+        "left": "left remaining remain remains more% should need needs in%",
         "use": "idle unused",
+        "ago": "ago",
+        "whole duration waited": "later",
+        "active": "active ongoing open lasting",
+        "lasted": "lasted lasting later",
+        "idle_since": "idle since%",
+        "began": "since% started began from% running",
+        "queued_at": "since% waiting queued",
+        "expected": "finish finished done end ends until by% expected complete",
         "length": "over period during within last covers in% length span the% of%",
         "used.seconds": "watched",
         "energy used.energy": "energy used use uses consumed needed",
-        "ended": "to% ended ends end finished failed lost cancelled canceled done",
+        "ended": "to% until% ended ends end finished failed lost cancelled canceled done",
         "submitted": "submitted",
         "started": "started began start from%",
         "raised": "raised from%",
@@ -89,7 +103,7 @@ FIELD_WORDS = _table(
 
 STRICT = words(
     "left free limit progress through sustained median p95 p99 submitted energy temperature power "
-    "utilisation rate"
+    "utilisation rate later ago"
 )
 """Words that name one field so clearly that the sentence must have a value or reason for it."""
 
@@ -110,9 +124,12 @@ PRESENT = words(
 )
 """Verbs after which a value is one of now, unless a word selects another."""
 PAST = words("was were had drew used delivered computed ran stayed")
+LASTING = words("never stayed stays remained remains throughout always kept")
+"""Words after which `below V` is about the highest value of a time, and `above V` the lowest."""
+FUTURE = words("will should would going expected")
 
 STATES = {
-    **dict.fromkeys(("done", "finished", "finish", "completed", "complete"), "done"),
+    **dict.fromkeys(("done", "finished", "finish", "finishes", "completed", "complete"), "done"),
     **dict.fromkeys(("succeeded", "succeed", "successfully"), "succeeded"),
     **dict.fromkeys(("passed", "pass", "passes"), "passed"),
     **dict.fromkeys(("failed", "fail", "fails"), "failed"),
@@ -133,7 +150,7 @@ STATES = {
 }  # fmt: skip
 """The state or event that a word claims of a job, a device, an alert or the queue."""
 
-NEGATIONS = words("not never n't cannot hardly without neither") | {"no longer", "yet to"}
+NEGATIONS = words("not never n't cannot hardly without neither nor") | {"no longer", "yet to"}
 CAUSES = words("because since as due")
 TOTAL = words("all every each both neither no none nothing only")
 NOUNS = {
@@ -145,9 +162,12 @@ NUMERALS = {
     for number, word in enumerate(
         (
             "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
-            "eleven", "twelve",
+            "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen",
+            "eighteen", "nineteen", "twenty",
         )
     )
+} | {
+    "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
 }  # fmt: skip
 UNIT_WORDS = {
     "second": "s", "seconds": "s", "minute": "min", "minutes": "min", "hour": "h", "hours": "h",
@@ -159,12 +179,15 @@ class Comparative(NamedTuple):
     """Describe a comparing word: its direction, and the fields that it names, if any."""
 
     sign: int
-    """1 if the first operand must be larger, -1 if smaller."""
+    """1 if the first operand must be larger, -1 if smaller, 0 if both must be nearly the same."""
     fields: frozenset[str] = frozenset()
 
 
 _LASTING = words("duration running waiting waited")
 COMPARATIVES = {
+    "close": Comparative(0),
+    "twice": Comparative(0),
+    "double": Comparative(0),
     **{word: Comparative(1) for word in words("above more higher greater larger exceeds")},
     **{word: Comparative(-1) for word in words("below under less lower fewer smaller")},
     **{word: Comparative(1, words("temp")) for word in words("hotter warmer")},
@@ -172,6 +195,7 @@ COMPARATIVES = {
     "busier": Comparative(1, words("util")),
     "longer": Comparative(1, _LASTING),
     "shorter": Comparative(-1, _LASTING),
+    "quicker": Comparative(-1, words("duration")),
     "faster": Comparative(-1, words("median")),
     "slower": Comparative(1, words("median")),
 }
@@ -179,6 +203,7 @@ SUPERLATIVES = {
     **{word: Comparative(1, words("temp")) for word in words("hottest warmest")},
     **{word: Comparative(-1, words("temp")) for word in words("coolest coldest")},
     "busiest": Comparative(1, words("util")),
+    "least-busy": Comparative(-1, words("util")),
     "fastest": Comparative(-1, words("median")),
     "slowest": Comparative(1, words("median")),
     "longest": Comparative(1, _LASTING),
@@ -186,7 +211,8 @@ SUPERLATIVES = {
 }
 
 GLUE = words(
-    "a about according again against almost already also although altogether an and another any "
+    "a ahead about memory ram vram according again against almost already also although "
+    "altogether an and another any "
     "anything approximately around at away backend be been before being beside but by called "
     "calls card cards check checks chosen come comes compared comparison computer cover covered "
     "cpu data did different disagree do does doing down driver either else error ever exactly "
@@ -202,7 +228,7 @@ GLUE = words(
     "system taken than that the their them then there therefore these they thing things this "
     "those though throughout thus time times to today together too type until up value values "
     "varied verdict versions we well what when where which while who whose will window with work "
-    "working workload would yet you your "
+    "working workload would yet you your ca wo "
     "after comes even everything finds found goes go gone itself lets let sensor someone such "
     "turn unknown usable whole yes there here more point warm further"
 )

@@ -6,19 +6,34 @@ from collections.abc import Iterable
 
 from gpudeck.assistant.writing.checker import lexicon
 from gpudeck.assistant.writing.checker.clauses import Bound, Clause, kind_of, owners
-from gpudeck.assistant.writing.checker.known import VALUE, Known, in_base_unit
+from gpudeck.assistant.writing.checker.known import VALUE, Known
+from gpudeck.assistant.writing.checker.lengths import in_base_unit
+from gpudeck.assistant.writing.checker.tokens import Token
+
+Operand = tuple[float, str]
+"""A value in the unit of facts, with its field."""
 
 
 def operands(
     clause: Clause, place: int, how: lexicon.Comparative, of: Known
-) -> tuple[tuple[float, str] | None, tuple[float, str] | None]:
+) -> tuple[Operand | None, Operand | None]:
     """Return both operands, each with its field."""
     gap = gap_after(clause, place)
     right = next((_number(b) for b in clause.values if b.place > place and b.place != gap), None)
     left = _before(clause, place, right, how)
+    apart = clause.tokens[place - 1] if place else None
+    if left is None and right is None and apart is not None and apart.kind == "value":
+        given = in_base_unit(apart.text)  # of `3 °C above its mean` only the unit is told
+        devices = owners(clause, place).get("device", frozenset())
+        left = _of_one(of, devices, {given[1]}, "") if given is not None else None
+    if left is None and right is None and clause.has({"limit"}):
+        kept = "power.max" if clause.has(lexicon.LASTING) else "power"
+        power = _of_one(of, owners(clause, place).get("device", ()), {kept}, "")
+        left = (power[0], "power") if power is not None else None
     field = right[1] if right else left[1] if left else ""
     fields = how.fields or ({field} if field else _fields(clause))
-    subjects = owners(clause, place)
+    alone = not any(t.kind == "subject" for t in clause.tokens[:place])
+    subjects = clause.inherited if alone and clause.inherited else owners(clause, place)
     if right is None:
         right = _not_told(clause, place, of, fields, left)
     if left is None and right is not None:
@@ -30,10 +45,12 @@ def operands(
 
 
 def _not_told(
-    clause: Clause, place: int, of: Known, fields: Iterable[str], left: tuple[float, str] | None
-) -> tuple[float, str] | None:
+    clause: Clause, place: int, of: Known, fields: Iterable[str], left: Operand | None
+) -> Operand | None:
     """Return the second operand where the text names no value of a fact for it."""
     others = [t for t in clause.tokens[place + 1 :] if t.kind == "subject"]
+    if not others and not clause.has({"than"}) and clause.before is not None:
+        others = _compared(clause.before)
     if gap_after(clause, place) is not None:
         if others:
             return _of_one(of, others[0].subjects, fields, left[1] if left else "")
@@ -45,6 +62,12 @@ def _not_told(
     if others:
         return _of_one(of, others[0].subjects, fields, left[1] if left else "")
     return _of_stat(clause, place, of, left) or _threshold(clause, place)
+
+
+def _compared(clause: Clause) -> list[Token]:
+    """Return what stands after the comparing word of a clause, for one that goes on from it."""
+    words = [i for i, text in clause.words() if text in lexicon.COMPARATIVES]
+    return [t for t in clause.tokens[words[-1] :] if t.kind == "subject"] if words else []
 
 
 def _part(field: str) -> set[str]:
@@ -59,8 +82,8 @@ def _fields(clause: Clause) -> set[str]:
 
 
 def _before(
-    clause: Clause, place: int, right: tuple[float, str] | None, how: lexicon.Comparative
-) -> tuple[float, str] | None:
+    clause: Clause, place: int, right: Operand | None, how: lexicon.Comparative
+) -> Operand | None:
     """Return the last value before the comparing word that can be compared."""
     at: Clause | None = clause
     found = [b for b in clause.values if b.place < place]
@@ -80,7 +103,7 @@ def _before(
 
 def _of_one(
     of: Known, subjects: Iterable[str], fields: Iterable[str], preferred: str, sign: int = -1
-) -> tuple[float, str] | None:
+) -> Operand | None:
     """Return the value now of a subject in the field that it has.
 
     Of several subjects it is that of the one for which a comparison is least likely to hold.
@@ -112,9 +135,7 @@ def gap_after(clause: Clause, place: int) -> int | None:
     return place + 2 if by and value else None
 
 
-def _of_the_other(
-    clause: Clause, place: int, of: Known, fields: Iterable[str]
-) -> tuple[float, str] | None:
+def _of_the_other(clause: Clause, place: int, of: Known, fields: Iterable[str]) -> Operand | None:
     """Return the value of the other device where there are two, as a difference names one only."""
     devices = owners(clause, place).get("device", frozenset())
     peers = {s for s in of.subjects if kind_of(s) == "device"}
@@ -123,13 +144,16 @@ def _of_the_other(
     return _of_one(of, peers - devices, fields, "")
 
 
-def _of_stat(
-    clause: Clause, place: int, of: Known, left: tuple[float, str] | None
-) -> tuple[float, str] | None:
+def _of_stat(clause: Clause, place: int, of: Known, left: Operand | None) -> Operand | None:
     """Return what `its peak` is after a comparing word, of the device that is spoken of."""
     named = [(i, lexicon.STAT_WORDS.get(text)) for i, text in clause.words() if i > place]
     stats = [(i, stat) for i, stat in named if stat is not None]
     devices = owners(clause, place).get("device", frozenset())
+    limit = [i for i, text in clause.words() if i > place and text in ("limit", "limit of")]
+    if left is not None and left[1] == "power" and limit and not stats and len(devices) == 1:
+        found = of.value(next(iter(devices)), "power_limit")
+        clause.used |= set(limit)
+        return (float(found), "power_limit") if isinstance(found, int | float) else None
     if left is None or len(stats) != 1 or len(devices) != 1:
         return None
     value = of.value(next(iter(devices)), f"{left[1]}.{stats[0][1]}")
@@ -139,10 +163,15 @@ def _of_stat(
     return float(value), left[1]
 
 
-def _threshold(clause: Clause, place: int) -> tuple[float, str] | None:
+def _threshold(clause: Clause, place: int) -> Operand | None:
     """Return a value after the comparing word that is no fact: `more than two hours`."""
     bound = {b.place for b in clause.values}
     for i, token in enumerate(clause.tokens[place:], place):
+        between = [t.text for t in clause.tokens[place + 1 : i]]
+        if token.kind == "value" and any(
+            t in lexicon.STAT_WORDS or t in lexicon.STRICT for t in between
+        ):
+            return None  # it is the value of a fact, or of none
         given = in_base_unit(token.text) if token.kind == "value" and i not in bound else None
         if given is not None:
             clause.used.add(i)

@@ -7,12 +7,13 @@ from functools import lru_cache
 
 from gpudeck.assistant.facts import Fact
 from gpudeck.assistant.writing.checker import lexicon
-from gpudeck.assistant.writing.checker.clauses import Clause, Owners, Refused, kind_of
+from gpudeck.assistant.writing.checker.clauses import Clause, Owners, kind_of, owners
 from gpudeck.assistant.writing.checker.known import Known, plain
 
 _EMPTY = lexicon.words(
     "a an the is are was were be been it its that this they and has have had of to on "
-    "for in by so because since as due with at there gpu job cpu alert only just still already ran"
+    "for in by so because since as due with at there gpu job cpu alert only just still "
+    "already ran got gets get"
 )
 """Words that a quotation may add or leave out."""
 _WORD = re.compile(r"[^\W_]+(?:[./'-]\w+)*|%|°")
@@ -22,7 +23,8 @@ _REASONS = re.compile(r"\.(?:reason|text|choice|paused|any|result|note|use)$")
 @lru_cache(4096)
 def content(text: str) -> tuple[str, ...]:
     """Return the words of a text that a quotation must keep."""
-    return tuple(w for w in _WORD.findall(plain(text).lower()) if w not in _EMPTY)
+    found = (w for w in _WORD.findall(plain(text).lower()) if w not in _EMPTY)
+    return tuple(str(lexicon.NUMERALS.get(word, word)) for word in found)
 
 
 def quoted(clause: Clause, of: Known, who: Owners) -> Fact | None:
@@ -61,20 +63,27 @@ def _concerns(fact: Fact, who: Owners) -> bool:
 
 def _within(words: tuple[str, ...], fact: tuple[str, ...]) -> bool:
     """Return True if all the words occur in the fact in this order."""
-    rest = iter(fact)
-    return all(word in rest for word in words)
+    at = -1
+    counts = any(word.isdigit() for word in words)
+    for i, word in enumerate(words):
+        beside = i and counts  # of `needs 4 GPUs; 3 free` nobody may quote `4 free`
+        found = [j for j in range(at + 1, len(fact)) if fact[j] == word]
+        if not found or (beside and found[0] != at + 1):
+            return False
+        at = found[0]
+    return True
 
 
-def check_cause(clause: Clause, of: Known) -> None:
-    """Check that a reason is the one that a fact gives. Raises Refused."""
+def quotes_reason(clause: Clause, of: Known) -> bool:
+    """Return True if a clause gives the reason that a fact gives, in its words."""
+    at = clause if clause.effect is None else clause.effect
+    who = {**clause.inherited, **owners(at, 0)} if at is not clause else dict(clause.inherited)
     before = clause.before
-    who = dict(clause.inherited)
     while before is not None:
         who = {**dict(before.inherited), **who}
         before = before.before
     if any(t.kind == "text" and all(is_reason(f) for f in t.facts) for t in clause.tokens):
         facts = [f for t in clause.tokens for f in t.facts]
-        if any(_concerns(fact, who) for fact in facts):
-            return
-    if quoted(clause, of, who) is None:
-        raise Refused("it gives a reason that no fact gives")
+        if any(_concerns(fact, who) for fact in facts) and not clause.has(lexicon.NEGATIONS):
+            return True
+    return quoted(clause, of, who) is not None

@@ -6,40 +6,49 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from gpudeck.assistant.writing.checker import lexicon
+from gpudeck.assistant.writing.checker.alerts import with_alerts
 from gpudeck.assistant.writing.checker.clauses import kind_of
+from gpudeck.assistant.writing.checker.groups import (
+    everyone,
+    with_counted_names,
+    with_described,
+    with_equal,
+    with_groups,
+    with_lists,
+    with_only_one,
+    with_others,
+    without_all,
+    without_both,
+)
 from gpudeck.assistant.writing.checker.known import Known
 from gpudeck.assistant.writing.checker.tokens import Token
 
 _WHOLE = lexicon.words("all both every each the")
 _NAMED_JOBS = {("job", 1), ("jobs", 1), ("jobs", 2)}
 """`the render jobs`: the noun after a name, and how many jobs have it, at most 2."""
-_LABELS = {"job": "state", "device": "label", "alert": "rule"}
-
-
-def everyone(of: Known, kind: str) -> frozenset[str]:
-    """Return all devices, jobs or alerts that there are facts about."""
-    label = _LABELS[kind]
-    return frozenset(s for s in of.subjects if kind_of(s) == kind and of.of(s, label))
 
 
 def resolve(found: Sequence[Token], of: Known) -> list[Token]:
     """Return the tokens with groups and descriptions as subjects."""
-    tokens = _with_names(list(found))
-    tokens = _with_alert(_with_groups(_with_wholes(tokens, of)), of)
+    tokens = _with_names(_without_denied_counts(list(found)))
+    tokens = with_described(with_others(with_only_one(tokens, of), of), of)
+    tokens = with_alerts(with_groups(_with_wholes(tokens, of)), of)
+    tokens = with_equal(with_counted_names(tokens))
     for i, token in enumerate(tokens[1:-1], 1):
         if token.text == "but" and tokens[i - 1].kind == "subject" and tokens[i + 1].number:
             tokens[i] = Token("word", f"but {tokens[i + 1].text}")  # no word that can be checked
-    return _with_pairs(_with_ranges(_without_both(tokens)))
+    return _with_pairs(_with_ranges(with_lists(without_both(without_all(tokens)))))
 
 
-def _without_both(tokens: list[Token]) -> list[Token]:
-    """Drop `both` where it means the two subjects before it."""
-    shown: list[Token] = []
-    for i, token in enumerate(tokens):
-        following = [t for t in tokens[i + 1 : i + 2] if t.kind == "subject"]
-        last = next((t for t in (*following, *reversed(shown)) if t.kind == "subject"), None)
-        if token.text != "both" or token.kind != "word" or last is None or len(last.subjects) != 2:
-            shown.append(token)
+def _without_denied_counts(tokens: list[Token]) -> list[Token]:
+    """Read `not 2 but 3 jobs` as `3 jobs`; if both numbers are the same, as no word."""
+    shown = list(tokens)
+    for i in range(len(tokens) - 4, -1, -1):
+        but = next((k for k in (i + 2, i + 3) if tokens[k].text == "but"), 0)
+        counts = [t.number for t in (tokens[i + 1], *tokens[but + 1 : but + 2])]
+        if tokens[i].text == "not" and but and len(counts) == 2 and None not in counts:
+            same = counts[0] == counts[1]
+            shown[i : but + 1] = [Token("word", "not but")] if same else []
     return shown
 
 
@@ -95,28 +104,6 @@ def _whole(tokens: list[Token], i: int, of: Known) -> tuple[int, frozenset[str]]
     return 2 + len(skipped), members
 
 
-def _with_groups(tokens: list[Token]) -> list[Token]:
-    """Join `GPU 0 and GPU 1` and `GPU 0, GPU 1 and GPU 2` to one subject."""
-    shown: list[Token] = []
-    for token in tokens:
-        shown.append(token)
-        while len(shown) > 2 and _is_group(*shown[-3:]):
-            first, joint, last = shown[-3:]
-            both = first.subjects | last.subjects
-            shown[-3:] = [Token("subject", f"{first.text} {joint.text} {last.text}", subjects=both)]
-    return shown
-
-
-def _is_group(first: Token, joint: Token, last: Token) -> bool:
-    if first.kind != "subject" or last.kind != "subject" or not _same_kind(first, last):
-        return False
-    return joint.text in ("and", "or") or (joint.text == "," and "and" in last.text)
-
-
-def _same_kind(one: Token, other: Token) -> bool:
-    return {kind_of(s) for s in one.subjects} == {kind_of(s) for s in other.subjects}
-
-
 def _with_names(tokens: list[Token]) -> list[Token]:
     """Replace a backend by its job, and a model by its device, where none is named otherwise."""
     named = {kind_of(s) for t in tokens for s in t.subjects}
@@ -140,23 +127,6 @@ def _is_name(token: Token, named: set[str]) -> bool:
     kind = kind_of(fact.subject)
     field = "backend" if kind == "job" else "name"
     return kind not in ("", "alert") and kind not in named and fact.name.endswith(f".{field}")
-
-
-def _with_alert(tokens: list[Token], of: Known) -> list[Token]:
-    """Replace `alert` by the one that the sentence describes, if it is but one."""
-    if not any(t.text == "alert" for t in tokens):
-        return tokens
-    subjects = {s for t in tokens for s in t.subjects}
-    words = {word for t in tokens for word in t.text.split()}
-    found = everyone(of, "alert")
-    labels = {str(of.value(s, "label") or f"Job {s.removeprefix('job')}") for s in subjects}
-    if labels:
-        found = frozenset(a for a in found if of.value(a, "about") in labels)
-    by_rule = {a for a in found if words & set(str(of.value(a, "rule")).lower().split())}
-    found = frozenset(by_rule) or found
-    if len(found) != 1:
-        return tokens
-    return [Token("subject", t.text, subjects=found) if t.text == "alert" else t for t in tokens]
 
 
 def _with_pairs(tokens: list[Token]) -> list[Token]:

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 from gpudeck.assistant.writing.checker import lexicon
 from gpudeck.assistant.writing.checker.clauses import Clause, Refused, owners
-from gpudeck.assistant.writing.checker.known import Known, in_base_unit, step_of
+from gpudeck.assistant.writing.checker.groups import everyone
+from gpudeck.assistant.writing.checker.known import Known
+from gpudeck.assistant.writing.checker.lengths import in_base_unit, step_of
 
 _DECIMALS = re.compile(r"^-?\d+\.?(\d*)")
 _TOGETHER = lexicon.words("together altogether combined")
@@ -18,11 +20,13 @@ def check_sums(clause: Clause, of: Known) -> None:
     """Check every value of a clause that says `together` of several devices. Raises Refused."""
     words = [i for i, text in clause.words() if text in _TOGETHER]
     for place, token in enumerate(clause.tokens if words else ()):
-        devices = owners(clause, place).get("device", frozenset())
+        devices = owners(clause, place).get("device") or everyone(of, "device")
         given = in_base_unit(token.text) if token.kind == "value" else None
         if given is None or len(devices) < 2:
             continue
         family = next((f for f in lexicon.FAMILIES if given[1] in f), frozenset[str]()) & _ADDED
+        if not family:
+            continue
         named = {
             i: lexicon.FIELD_WORDS[text] & family
             for i, text in clause.words()

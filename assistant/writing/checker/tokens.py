@@ -10,6 +10,14 @@ from typing import Literal
 from gpudeck.assistant.facts import Fact
 from gpudeck.assistant.writing.checker import lexicon
 from gpudeck.assistant.writing.checker.known import NAMED, VALUE, Known, value_key
+from gpudeck.assistant.writing.checker.lengths import in_base_unit
+from gpudeck.assistant.writing.checker.names import (
+    NAMED_JOB,
+    PID,
+    without_hyphens,
+    without_name,
+    without_pid,
+)
 from gpudeck.assistant.writing.checker.paraphrases import rewritten
 from gpudeck.assistant.writing.checker.spoken_times import with_numbers
 
@@ -40,6 +48,7 @@ _IDIOMS = {
     "no longer": "no longer",
     "yet to": "yet to",
     "to go": "left",
+    "not used by": "not used by",
     "not used": "idle",
     "not been used": "idle",
     "not in use": "idle",
@@ -55,9 +64,6 @@ _IDIOMS = {
 }
 """Words that mean one together, and the word of the lexicon that means the same."""
 _IDIOM = re.compile(rf"\b(?:{'|'.join(sorted(_IDIOMS, key=len, reverse=True))})\b", re.IGNORECASE)
-_QUEUED = re.compile(r"(?:(?<=job )|(?<=jobs ))in the queue\b", re.IGNORECASE)
-
-
 _UNCLAIMED = re.compile(
     r"\b(?:no such (?:job|device)s?|no data (?:on|about) (?:that|such an? (?:job|device))"
     r"|no (?:job|device)s? (?:here )?(?:has that number(?: or name)?|match(?:es)?|is in that state)"
@@ -69,7 +75,24 @@ _UNCLAIMED = re.compile(
 """Words about the request and the text itself, which are no claims about the machine."""
 
 
-_ROUGH, _ROUGHLY = lexicon.words("about around roughly approximately almost nearly some"), 0.05
+_LITTLE = "(?:just|only just|(?:a )?(?:little|bit)|slightly|marginally|barely)"
+_MORE, _LESS = "(?:more than|over|above|upwards of|in excess of)", "(?:less than|under|below)"
+_LONG = r"(?= \S+ (?:s|min|h|d|seconds?|minutes?|hours?|days?)\b)"
+_BOUND = re.compile(
+    rf"(?:(?P<above>{_LITTLE} {_MORE}|a good)"
+    rf"|(?P<nearly>{_LITTLE} {_LESS}|nearly|almost|close to|near|just short of|not quite)"
+    rf"|(?P<least>no less than|not less than|at least{_LONG})|(?P<most>no more than"
+    rf"|not more than|no longer than|(?:at most|up to){_LONG})"
+    r"|(?P<about>about|around|roughly|approximately|approx\.?|circa|some|another|or so)"
+    rf"|(?P<more>{_MORE}|longer than{_LONG})|(?P<less>{_LESS}|shorter than{_LONG}))"
+    rf"(?: (?:a|another|roughly|about))? (?=\d|(?:{_WORD_NUMBER}) \w|\{{)",
+    re.IGNORECASE,
+)
+_BOUNDS = {
+    "above": ">~", "nearly": "<~", "least": ">=", "most": "<=", "about": "~", "more": ">",
+    "less": "<",
+}  # fmt: skip
+"""What the words before a value say of it."""
 _WORD = re.compile(r"n['’]t\b|[^\W\d_]+?(?=n['’]t\b)|[^\W\d_](?:[\w./-]*\w)?|\w+")
 
 
@@ -97,11 +120,15 @@ class Token:
     """The number of a count."""
     slot: bool = False
     """True if the text names the fact itself, so that its field needs no word."""
+    bound: str = "="
+    """What the words before a value say of it: one of `lengths.BOUNDS`."""
 
 
 def tokens(sentence: str, of: Known, slots: dict[str, Fact]) -> list[Token]:
     """Return the tokens of a sentence, in which slots stand for the facts of `slots`."""
-    sentence = rewritten(_without_hyphens(with_numbers(sentence), of), of.words)
+    sentence = rewritten(without_hyphens(with_numbers(sentence), of), of.words)
+    sentence = PID.sub(lambda found: without_pid(found, of), sentence)
+    sentence = NAMED_JOB.sub(lambda found: without_name(found, of), sentence)
     for name in of.shared:
         sentence = re.sub(rf"\b{re.escape(name)}s\b", f"{name} jobs", sentence)
     found: list[Token] = []
@@ -110,21 +137,38 @@ def tokens(sentence: str, of: Known, slots: dict[str, Fact]) -> list[Token]:
         if sentence[at].isspace():
             at += 1
             continue
-        token, at = _next(sentence, at, of, slots, found)
+        token, at = _bounded(sentence, at, of, slots, found) or _next(
+            sentence, at, of, slots, found
+        )
+        if token is not None and token.text == "ago" and found and found[-1].kind == "value":
+            _rounded(found[-1], of)
         if token is not None:
             found.append(token)
     return found
 
 
-def _without_hyphens(sentence: str, of: Known) -> str:
-    """Return the sentence with words of facts that it joins by hyphens: `the too-hot alert`."""
+def _bounded(
+    text: str, at: int, of: Known, slots: dict[str, Fact], before: Sequence[Token]
+) -> tuple[Token, int] | None:
+    """Return a value and the words before it that say `about` or `more than`; None if another
+    thing than a value with a unit follows.
+    """
+    words = _BOUND.match(text, at)
+    gap = bool(before) and before[-1].kind == "value"  # in `7 °C below` it is a difference
+    if words is None or gap or (at and text[at - 1].isalnum()):
+        return None
+    token, end = _next(text, words.end(), of, slots, before)
+    if token is None or token.kind != "value" or in_base_unit(token.text) is None:
+        return None
+    token.bound = _BOUNDS[str(words.lastgroup)]
+    token.facts = of.within(token.text, token.bound)
+    return token, end
 
-    def apart(word: re.Match[str]) -> str:
-        spaced = word[0].replace("-", " ")
-        joined = word[0].lower() in of.words or spaced.lower() not in of.phrases
-        return word[0] if joined else spaced
 
-    return re.sub(r"(?<![\w.-])[a-z]+(?:-[a-z]+)+(?![\w.-])", apart, sentence, flags=re.IGNORECASE)
+def _rounded(token: Token, of: Known) -> None:
+    """Let `five minutes ago` be a rounded time."""
+    if token.bound == "=" and (found := of.within(token.text, "~")):
+        token.bound, token.facts = "~", found
 
 
 def _next(
@@ -135,7 +179,7 @@ def _next(
     if spelt := _SPELT.match(text, at):
         number = lexicon.NUMERALS.get((spelt["spelt"] or "").lower(), spelt["spelt"])
         key = f"{number} {lexicon.UNIT_WORDS[spelt['of'].lower()]}" if spelt["of"] else "1 h"
-        return Token("value", key, _with_value(of, key, before)), spelt.end()
+        return Token("value", key, _with_value(of, key)), spelt.end()
     if unclaimed := _UNCLAIMED.match(text, at):
         return None, unclaimed.end()
     phrase = of.pattern.match(text, at) if of.pattern else None
@@ -147,12 +191,10 @@ def _next(
         return Token("subject", named[0].lower(), subjects=_subjects(named)), named.end()
     if idiom := _IDIOM.match(text, at):
         return Token("word", _IDIOMS[idiom[0].lower()]), idiom.end()
-    if queued := _QUEUED.match(text, at):
-        return Token("word", "queued"), queued.end()
     if (value := VALUE.match(text, at)) and not re.match(r"[A-Za-z_]", text[value.end() :][:1]):
         key = value_key(value)
         number = int(key) if key.isdigit() and len(key) < 9 else None
-        return Token("value", key, _with_value(of, key, before), number=number), value.end()
+        return Token("value", key, _with_value(of, key), number=number), value.end()
     if mark := _PUNCTUATION.match(text, at):
         return Token("mark", mark[0][0]), mark.end()
     if possessive := _POSSESSIVE.match(text, at):
@@ -162,11 +204,9 @@ def _next(
     return None, at + 1
 
 
-def _with_value(of: Known, key: str, before: Sequence[Token]) -> tuple[Fact, ...]:
-    """Return the facts with a value; after `about` a twentieth more or less will do."""
-    found = tuple(of.numbers.get(key, ())) or of.equal(key)
-    rough = bool(before) and before[-1].text in _ROUGH
-    return found or (of.equal(key, _ROUGHLY) if rough else ())
+def _with_value(of: Known, key: str) -> tuple[Fact, ...]:
+    """Return the facts with a value."""
+    return tuple(of.numbers.get(key, ())) or of.within(key)
 
 
 def _from_slot(fact: Fact) -> Token:
@@ -198,6 +238,12 @@ def _from_phrase(words: str, of: Known, before: Sequence[Token]) -> Token | None
 def _from_word(word: str) -> Token:
     lower = word.lower()
     lower = lower.replace("’", "'")
+    one = lower.removesuffix("s")
+    if lower.endswith("ing") and not is_word(lower):
+        stem = lower.removesuffix("ing")
+        lower = next((s for s in (f"{stem}s", f"{stem}es") if s in lexicon.FIELD_WORDS), lower)
+    plural = one in lexicon.STRICT | {"error", "value"} and not is_word(lower)
+    lower = one if plural else lower  # `rates`
     return Token("word", lower, number=lexicon.NUMERALS.get(lower))
 
 

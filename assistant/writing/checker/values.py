@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudeck.assistant.facts import FIELDS_SPAN, Fact
+from gpudeck.assistant.facts import Fact
 from gpudeck.assistant.writing.checker import lexicon
 from gpudeck.assistant.writing.checker.clauses import Bound, Clause, Owners, kind_of, owners
 from gpudeck.assistant.writing.checker.known import Known
+from gpudeck.assistant.writing.checker.lengths import DENIED
+from gpudeck.assistant.writing.checker.stats import extreme_of, field_of, is_timed, stat_at
 from gpudeck.assistant.writing.checker.tokens import Token
 
 _OF_DEVICE = lexicon.words("mem_used mem_free mem_total")
-_STATS = (".mean", ".max", ".min")
+_LENGTHS, _MOMENTS = (
+    next(family for family in lexicon.FAMILIES if field in family) for field in ("left", "expected")
+)
+_COMING = lexicon.words("left expected")
+"""What is known of times to come."""
+_OF_MEMORY = lexicon.words("mem_used used.memory mem_share used.share")
+"""What `memory` is about if nothing else says so."""
+_MEMORY = lexicon.words("memory ram vram")
+_FIRST = lexicon.words("sustained median p95 p99")
+"""Words that name the field also before a noun of another one: `P99 latency`."""
+_REACHED = lexicon.words("reached reach exceeded exceed hit")
 _AFTER = lexicon.words("done complete finished more")
 """Words that name a field only right after a value; the others with % only before one."""
 _DEFAULTS = {
@@ -20,23 +32,6 @@ _DEFAULTS = {
     "alert": frozenset(),
 }
 """The fields that a value belongs to if no word names another, by the kind of its owner."""
-
-
-def field_of(fact: Fact) -> str:
-    """Return the field of a fact: `temp` for gpu0.temp.mean, `process` for gpu0.process1."""
-    name = fact.name.partition(".")[2].partition("~")[0]
-    for stat in _STATS:
-        name = name.removesuffix(stat) if name.removesuffix(stat) in FIELDS_SPAN else name
-    return name.rstrip("0123456789") if name.startswith(("process", "check", "notice")) else name
-
-
-def stat_of(fact: Fact) -> str:
-    """Return mean, max or min for a value over the span; now for others that have these."""
-    name = fact.name.partition(".")[2].partition("~")[0]
-    if field_of(fact) not in FIELDS_SPAN or kind_of(fact.subject) != "device":
-        return ""
-    last = name.rpartition(".")[2]
-    return last if f".{last}" in _STATS else "now"
 
 
 def family_of(facts: tuple[Fact, ...]) -> frozenset[str]:
@@ -48,14 +43,29 @@ def family_of(facts: tuple[Fact, ...]) -> frozenset[str]:
 def bind(clause: Clause, place: int, of: Known) -> list[Bound]:
     """Return the facts that a value can be, one for each of its owners; none if there is none."""
     token = clause.tokens[place]
-    family, who, stat = _family(token), owners(clause, place), stat_at(clause, place)
+    facts = _described(clause, place, of)
+    family, who, stat = _family(token, facts), owners(clause, place), stat_at(clause, place)
     alone = clause.names_nobody()
-    right = [f for f in token.facts if _timed(f, stat, clause) and _owned(f, who, of, alone)]
-    told = [f for t in clause.tokens if t.kind == "text" for f in t.facts if ".process" in f.name]
+    stat = extreme_of(clause, token) or stat
+    right = [
+        f
+        for f in facts
+        if is_timed(f, stat, clause) and _owned(f, who, of, alone) and _counted(f, clause, place)
+    ]
+    said = clause.tokens
+    if clause.opener == "which" and clause.before is not None:
+        said = [*clause.before.tokens, *said]
+    told = [f for t in said if t.kind == "text" for f in t.facts if ".process" in f.name]
     if told:  # the memory is that of the process
         right = [f for f in right if f in told or field_of(f) not in _OF_DEVICE]
     named = _fields(clause, place, family)
-    for fields in [named] if named else [*_inherited(clause, family), frozenset[str]()]:
+    if clause.has(lexicon.FUTURE) and family & (_LENGTHS | _MOMENTS):
+        named = _COMING
+    vague = family & _OF_MEMORY if clause.has(_MEMORY) else frozenset[str]()
+    inherited, default = list(_inherited(clause, family)), [vague, frozenset[str]()]
+    if not inherited or token.bound == "=":
+        inherited += default[bool(inherited) :]
+    for fields in [named] if named else inherited:
         own_field = token.slot and not named
         fits = [f for f in right if own_field or _named(f, fields, family, clause)]
         for kind in {kind_of(fact.subject) for fact in fits}:
@@ -65,6 +75,28 @@ def bind(clause: Clause, place: int, of: Known) -> list[Bound]:
                     _use_words(clause.before, fields)
                 return [Bound(fact, field_of(fact), place) for fact in own]
     return []
+
+
+def _counted(fact: Fact, clause: Clause, place: int) -> bool:
+    """Return False for a count that stands in a reason beside another word than here."""
+    if clause.tokens[place].number is None or field_of(fact) != "reason":
+        return True
+    before, after = clause.tokens[max(0, place - 1) : place], clause.tokens[place + 1 : place + 2]
+    number = clause.tokens[place].text
+    pairs = [f"{t.text} {number}" for t in before] + [f"{number} {t.text}" for t in after]
+    return any(pair in fact.said.lower() for pair in pairs)
+
+
+def _described(clause: Clause, place: int, of: Known) -> tuple[Fact, ...]:
+    """Return the facts that a value with its bound describes; a denied one is turned round."""
+    token = clause.tokens[place]
+    denials = lexicon.NEGATIONS | {"no", "none"}
+    denied = {i for i, text in clause.words() if i < place and text in denials}
+    reached = token.bound == "=" and clause.has(_REACHED)
+    if not denied or (token.bound not in DENIED and not reached):
+        return token.facts
+    clause.used |= denied
+    return of.within(token.text, "<" if reached else DENIED[token.bound])
 
 
 def _use_words(clause: Clause | None, fields: frozenset[str]) -> None:
@@ -110,9 +142,13 @@ def _fields(clause: Clause, place: int, family: frozenset[str]) -> frozenset[str
         distance = place - i if i < place else i - place
         beside = i == place + 1 if text in _AFTER else 0 < place - i <= 2
         if beside and (text != "of" or _is_part(clause, place, family)):
-            near |= lexicon.FIELD_WORDS.get(f"{text}%", frozenset())
+            told = {field_of(fact) for fact in clause.tokens[place].facts}
+            near |= lexicon.FIELD_WORDS.get(f"{text}%", frozenset()) & told
         if near & family and distance < nearest:
             best, nearest, at = near & family, distance, i
+            before = clause.tokens[i - 1].text if i else ""
+            if before in _FIRST and text not in _FIRST:  # `P99 latency`
+                best = lexicon.FIELD_WORDS[before] & family or best
     if best:
         clause.used |= {
             i
@@ -128,9 +164,9 @@ def _is_part(clause: Clause, place: int, family: frozenset[str]) -> bool:
     return clause.tokens[0].text == "of" or any(family_of(t.facts) & family for t in earlier)
 
 
-def _family(token: Token) -> frozenset[str]:
+def _family(token: Token, facts: tuple[Fact, ...]) -> frozenset[str]:
     """Return the family of a value with a unit, or of an exit status."""
-    family = family_of(token.facts)
+    family = family_of(facts)
     return family & {"code"} if token.number is not None else family
 
 
@@ -156,64 +192,3 @@ def _shares_word(fact: Fact, clause: Clause) -> bool:
             return True
         at = at.before
     return False
-
-
-def stat_at(clause: Clause, place: int) -> str:
-    """Return which value over time is meant: now, mean, max or min; empty if that is not clear."""
-    found = [
-        (abs(i - place), i, lexicon.STAT_WORDS[text])
-        for i, text in clause.words()
-        if text in lexicon.STAT_WORDS and not is_best(clause, i)
-    ]
-    if found:
-        clause.stat = min(found)[2]
-        clause.used |= {i for _, i, _ in found}
-        return clause.stat
-    if clause.has(lexicon.PRESENT):
-        clause.stat = "now"
-    elif clause.before is not None:
-        clause.stat = clause.before.stat
-    elif not clause.has(lexicon.PAST):
-        clause.stat = "now"
-    return clause.stat
-
-
-def _reached(clause: Clause | None) -> bool:
-    """Return True if it is a result that was reached, not a highest value over time."""
-    return clause is not None and (clause.has({"reached", "reaching"}) or _reached(clause.before))
-
-
-def is_best(clause: Clause, place: int) -> bool:
-    """Return True for the `most` of `draws the most power`, which compares devices, not times."""
-    texts = [token.text for token in clause.tokens[max(0, place - 2) : place]]
-    if clause.tokens[place].text not in ("highest", "most", "lowest", "least") or len(texts) < 2:
-        return False
-    return texts[1] == "the" and texts[0] in lexicon.PRESENT | {"drew", "used"}
-
-
-def _timed(fact: Fact, stat: str, clause: Clause) -> bool:
-    known = stat_of(fact)
-    if kind_of(fact.subject) == "job" and not field_of(fact).startswith("used."):
-        return stat not in ("mean", "max", "min") or _reached(clause)
-    return not known or known == (stat or "now")
-
-
-def check_extreme(clause: Clause, of: Known) -> None:
-    """Check `its highest value` without a number: that of the clause before is meant.
-
-    A clause before the one with the value, such as `at most`, selects that one's value.
-    """
-    stats = [
-        (i, lexicon.STAT_WORDS[text])
-        for i, text in clause.words()
-        if text in lexicon.STAT_WORDS and not is_best(clause, i)
-    ]
-    if not stats or any(token.kind in ("value", "text") for token in clause.tokens):
-        return
-    clause.stat = stats[-1][1]
-    if len(clause.tokens) < 4 and clause.after is not None and not clause.has(lexicon.PRESENT):
-        clause.used |= {i for i, _ in stats}
-    for bound in clause.before.values if clause.before is not None else ():
-        selected = of.of(bound.fact.subject, f"{bound.field}.{clause.stat}")
-        if any(fact.said == bound.fact.said for fact in selected):
-            clause.used |= {i for i, _ in stats}

@@ -16,7 +16,18 @@ from gpudeck.scheduler.protocol.busy_causes import HeldByJobs, Loaded
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Alert, Busy, Columns, DeviceState, Idle, Snapshot
-from gpudeck.scheduler.protocol.wait_reasons import StartFailed
+from gpudeck.scheduler.protocol.wait_reasons import (
+    AfterJobs,
+    End,
+    Held,
+    HeldBy,
+    Needs,
+    NoRoom,
+    NotBefore,
+    RetryLater,
+    StartFailed,
+    UsedBy,
+)
 
 NOW = 1_763_000_000.0
 """13 November 2025, 02:13:20 UTC."""
@@ -421,10 +432,91 @@ def hot() -> tuple[Fact, ...]:
     return (*_gathered((gpu,), jobs, {"g0": history}, 14400), *alerts)
 
 
+def four() -> tuple[Fact, ...]:
+    """Four GPUs, a job on two of them, a stranger on one, three waiting jobs, one that failed."""
+    notebook = Process(2210, "jupyter", "eve", int(14.0 * GIB))
+    end = End(NOW + 6000)
+    room = NoRoom(
+        Needs(2),
+        (
+            HeldBy("GPU 0", 210, "pretrain", end),
+            HeldBy("GPU 1", 210, "pretrain", end),
+            UsedBy("GPU 2", notebook, 0),
+        ),
+        free=1,
+    )
+    jobs = (
+        _job(214, "finetune", j.queued(room, 0.0), 1320),
+        _job(213, "evaluate", j.queued(AfterJobs((210,), "pretrain", end), 0.0), 5400),
+        _job(212, "export", j.queued(Held(212), 0.0), 2700),
+        _job(211, "tokenize", j.Done(NOW - 2300, NOW - 1400, ("g3",)), 2310),
+        _job(210, "pretrain", _running((0, 1), 6000, j.Progress(50, 100, "step 5000")), 6010),
+        _job(209, "lint", j.Failed(NOW - 6500, NOW - 6460, "it exited with status 1", 1), 6510),
+    )
+    rows = ((92, 66, 612, 61.5, 540, (210,)), (91, 72, 604, 61.0, 531, (210,)))
+    gpus = [
+        _gpu(
+            i, Busy(HeldByJobs(held)), util=util, temp=temp, power=power, used=used, tflops=rate,
+            holders=held,
+        )
+        for i, (util, temp, power, used, rate, held) in enumerate(rows)
+    ]  # fmt: skip
+    gpus += [
+        _gpu(
+            2, Busy(Loaded(17)), util=17, temp=45, power=130, used=14.6, tflops=12,
+            processes=(notebook,),
+        ),
+        _gpu(3, Idle(NOW - 720), util=0, temp=37, power=75, used=0.5, tflops=0),
+    ]  # fmt: skip
+    histories = {
+        f"g{i}": _history(
+            7200,
+            util=[util * f for f in (0.5, 1.0, 1.0)],
+            temp=[temp - 6, temp + 2, temp],
+            power=[power * f for f in (0.7, 1.0, 1.0)],
+        )
+        for i, (util, temp, power) in enumerate(
+            ((92, 66, 612), (91, 72, 604), (17, 45, 130), (40, 50, 190))
+        )
+    }
+    alerts = _alerts(
+        Alert(
+            21, "too hot", "g1", None, "GPU 1 is over 82 °C, peak 84 °C",
+            NOW - 4000, NOW - 3940, NOW - 3400,
+        ),
+    )  # fmt: skip
+    return (*_gathered(tuple(gpus), jobs, histories, 7200), *alerts)
+
+
+def night() -> tuple[Fact, ...]:
+    """One idle GPU after a night with jobs that ended, one of them early, and two that wait."""
+    jobs = (
+        _job(305, "upload", j.queued(RetryLater(1, NOW + 240), 0.0), 1800),
+        _job(304, "retrain", j.queued(NotBefore(NOW + 2800), 0.0), 3600),
+        _job(303, "distill", j.Failed(NOW - 4000, NOW - 3200, "CUDA out of memory", 1), 4100),
+        _job(302, "embed", j.Done(NOW - 14000, NOW - 5000, ("g0",)), 26000),
+        _job(301, "crawl-filter", j.Done(NOW - 25000, NOW - 14200, ("g0",)), 27000),
+    )
+    gpu = _gpu(0, Idle(NOW - 3180), util=0, temp=36, power=73, used=0.5, tflops=0)
+    history = _history(
+        28800,
+        util=[5, 96, 94, 88, 90, 0],
+        temp=[40, 74, 76, 71, 72, 36],
+        power=[90, 640, 655, 560, 570, 73],
+        mem_used=[0.5 * GIB, 40 * GIB, 40 * GIB, 58 * GIB, 79 * GIB, 0.5 * GIB],
+        tflops=[0, 500, 495, 410, 420, 0],
+    )
+    return (
+        *_gathered((gpu,), jobs, {"g0": history}, 28800),
+        *usage.energy_facts(gpu.device, history, NOW),
+        *_alerts(),
+    )
+
+
 SITUATIONS: dict[str, Callable[[], tuple[Fact, ...]]] = {
     make.__name__: make
     for make in (
         one_done, one_busy, eight, empty, cpu_only, paused, failures, job_report, two_results,
-        two_gpus, gaps, hot,
+        two_gpus, gaps, hot, four, night,
     )
 }  # fmt: skip

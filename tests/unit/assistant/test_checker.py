@@ -3,9 +3,11 @@
 `data/sentences.jsonl` holds 200 true and 200 false sentences about twelve situations, written by
 the checker's author. `data/second_sentences.jsonl` holds 100 of each by somebody who had read the
 facts and not the checker, `data/third_sentences.jsonl` 102 false and 88 true ones by another. All
-were held out until 2026-11-23; since then the checker has been changed by their classes of errors,
-so what it makes of them is no figure of what it does with others. For that, somebody writes a new
-file, and this judges it:
+were held out until 2026-11-23. `data/fourth_sentences.jsonl` and `data/fifth_sentences.jsonl` hold
+100 of each, written from the facts before their author read the checker; of the fifth set those
+that are marked `held_out` have never been looked at. Of the others the checker has been changed by
+the classes of errors, so what it makes of them is no figure of what it does with others. For that,
+somebody writes a new file, and this judges it:
 
     python -m tests.sentences FILE [-v]
 
@@ -104,13 +106,18 @@ def test_sentences_of_a_second_author_are_misjudged_no_more_often_than_is_known(
     assert counts[True] <= 8, wrong
 
 
-def test_sentences_of_a_third_author_are_misjudged_no_more_often_than_is_known(situations) -> None:
-    """When nobody had looked at them, 2 false ones passed and 18 true ones were refused."""
-    wrong = [one for one in judge(DATA / "third_sentences.jsonl") if not one.right]
+@pytest.mark.parametrize(
+    ("file", "passed", "refused"), [("third", 0, 3), ("fourth", 0, 3), ("fifth", 1, 19)]
+)
+def test_sentences_of_later_sets_are_misjudged_no_more_often_than_is_known(
+    file: str, passed: int, refused: int
+) -> None:
+    """The log says how many were misjudged before anybody had looked at them."""
+    wrong = [one for one in judge(DATA / f"{file}_sentences.jsonl") if not one.right]
     counts = Counter(one.true for one in wrong)
-    print(f"third author: {counts}")
-    assert counts[False] == 0, wrong
-    assert counts[True] <= 4, wrong
+    print(f"{file} set: {counts}")
+    assert counts[False] <= passed, wrong
+    assert counts[True] <= refused, wrong
 
 
 def test_a_file_of_sentences_is_judged_with_situations_of_its_own(tmp_path: Path) -> None:
@@ -202,6 +209,65 @@ def test_a_file_of_sentences_is_judged_with_situations_of_its_own(tmp_path: Path
         ("eight", "GPU 0 and GPU 1 were busy.", "GPU 0 and GPU 5 were busy."),
         ("eight", "GPU 0 is at 74 °C.", "GPU 0 and GPU 1 are at 74 °C."),
         ("eight", "Five GPUs are not idle.", "Three GPUs are not idle."),
+        ("eight", "Job 42 will be finished in about a minute.",
+         "Job 42 will be finished in about an hour."),
+        ("eight", "Job 43 needs roughly another hour and a half.",
+         "Job 43 needs roughly another half hour."),
+        ("one_busy", "eval.py has been waiting for over two minutes.",
+         "eval.py has been waiting for over three minutes."),
+        ("failures", "Job 62 ran for just over three minutes.",
+         "Job 62 ran for a little less than three minutes."),
+        ("night", "GPU 0 has been idle for nearly an hour.",
+         "GPU 0 has been idle for nearly two hours."),
+        ("two_gpus", "Job 5 should be finished by 02:39.", "Job 5 should be finished by 02:29."),
+        ("failures", "Job 64 failed a minute ago.", "Job 64 failed five minutes ago."),
+        ("failures", "Job 63 ended 11 s after job 62.", "Job 63 ended 15 s after job 62."),
+        ("two_gpus", "Neither GPU is above 70 °C.", "Neither GPU is above 60 °C."),
+        ("two_gpus", "GPU 0 stayed below 60 °C.", "GPU 0 stayed below 55 °C."),
+        ("eight", "Two alerts were raised.", "No 2 alerts were raised."),
+        ("eight", "None of the 3 idle GPUs is hot.", "None of the 3 busy GPUs is hot."),
+        ("failures", "Only one of the four jobs that ran succeeded.",
+         "Only one of the three jobs that ran succeeded."),
+        ("eight", "One of the two alerts is still active.",
+         "None of the two alerts is still active."),
+        ("eight", "Not one but two alerts were raised.", "Not two but three alerts were raised."),
+        ("gaps", "One job is starting on GPU 0.", "One job is starting on GPU 1."),
+        ("one_busy", "Job 9 waits because job 8 holds GPU 0.",
+         "Job 9 waits because job 6 holds GPU 0."),
+        ("one_busy", "Since job 8 is still running, job 9 has to wait.",
+         "Since job 6 failed, job 9 has to wait."),
+        ("one_busy", "Job 8 holds GPU 0, so job 9 has to wait.",
+         "Job 6 failed, so job 9 has to wait."),
+        ("eight", "Only three GPUs are free, so job 45 has to wait.",
+         "Only four GPUs are free, so job 45 has to wait."),
+        ("eight", "Since CUDA ran out of memory, job 40 failed.",
+         "Since job 40 failed, job 44 cannot start."),
+        ("four", "Job 213 can't start until job 210 is finished.",
+         "Job 213 can't start until job 214 is finished."),
+        ("two_results", "The check of job 22 passed, since its error is below the 0.001 allowed.",
+         "The check of job 23 passed, since its error is below the 0.001 allowed."),
+        ("hot", "Job 76 ended before job 77.", "Job 76 ended after job 77."),
+        ("failures", "sweep_4 was the last job to fail.", "sweep_3 was the last job to fail."),
+        ("failures", "Job 64 ran for 30 s before it failed.",
+         "Job 64 ran for 30 s after it failed."),
+        ("eight", "The five busy GPUs are held by jobs 41, 42 and 43.",
+         "The five busy GPUs are held by jobs 42 and 43."),
+        ("eight", "The three free GPUs are GPU 5, GPU 6 and GPU 7.",
+         "The three free GPUs are GPU 4, GPU 5 and GPU 6."),
+        ("eight", "Three GPUs are idle: GPU 5, GPU 6 and GPU 7.",
+         "Three GPUs are idle: GPU 5 and GPU 6."),
+        ("eight", "GPUs 0 and 1 are at 74 °C and 81 °C.", "GPUs 0 and 1 are at 81 °C and 74 °C."),
+        ("eight", "GPU 1 is the only GPU above 80 °C.", "GPU 1 is the only GPU above 70 °C."),
+        ("eight", "88 % of the memory of GPU 0 is used.", "88 % of the memory of GPU 1 is used."),
+        ("one_busy", "About a third of the memory is free.", "About two thirds are free."),
+        ("hot", "GPU 0 is hot.", "GPU 0 is cool."),
+        ("eight", "Job 42 is almost done.", "Job 43 is almost done."),
+        ("two_gpus", "The memory of GPU 0 has been constant at 9.0 GiB.",
+         "The memory of GPU 1 has been constant at 44.0 GiB."),
+        ("hot", "The throttling alert lasted nine minutes.",
+         "The throttling alert lasted an hour."),
+        ("eight", "Alert 3 was about GPU 1.", "Alert 3 was about GPU 0."),
+        ("two_gpus", "Xorg (pid 700) runs on GPU 0.", "Xorg (pid 700) runs on GPU 1."),
         ("two_gpus", "Xorg takes 307 MiB on GPU 0.", "Xorg takes 9.0 GiB on GPU 0."),
     ],
 )  # fmt: skip
