@@ -47,7 +47,7 @@ def serve(secret: str = "") -> None:
         try:
             found = await asyncio.to_thread(tools.call, asked.name, asked.arguments or {}, program)
         except UserError as e:
-            return types.CallToolResult(content=[_text(str(e))], is_error=True)
+            return types.CallToolResult(content=[_text(NOTICE), _text(str(e))], is_error=True)
         return _result(found)
 
     async def run() -> None:

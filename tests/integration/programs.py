@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from gpudeck.assistant.tool_server.tools import NOTICE
 from gpudeck.assistant.tools.access_files import VARIABLE
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +37,14 @@ async def talk(calls: Calls, token: str = "", name: str = "editor") -> tuple[lis
 def text(result: Any) -> str:
     """Return all that a model reads of a result."""
     return "\n".join(str(part.text) for part in result.content)
+
+
+def refusal(result: Any) -> str:
+    """Return the line that says why a call was refused."""
+    assert result.is_error, text(result)
+    notice, line = (str(part.text) for part in result.content)
+    assert notice == NOTICE and "\n" not in line, line
+    return line
 
 
 def gpudeck(*words: str) -> str:

@@ -63,14 +63,16 @@ def test_a_token_acts_on_its_own_jobs_and_proposes_the_rest(persons: int, tmp_pa
     assert "Queued" in done(sent)
     with Client(start=False) as deck:
         own = next(job for job in deck.jobs() if job.spec.name == "unattended")
-        _, (ended, foreign, held) = asyncio.run(
+        _, (asked_for, ended, foreign, held) = asyncio.run(
             talk(
-                [("cancel", {"jobs": [own.id]}), ("cancel", {"jobs": [persons]}),
+                [("ask", {"question": f"cancel job {own.id}"}),
+                 ("cancel", {"jobs": [own.id]}), ("cancel", {"jobs": [persons]}),
                  ("hold", {"jobs": [own.id]})],
                 secret,
                 "cron",
             )
         )  # fmt: skip
+        assert "waits for a person" in text(asked_for), "a sentence is no stated right"
         assert f"{own.id}" in done(ended) and waits(foreign)
         assert held.is_error or waits(held), "it is no verb of the token"
         assert deck.wait(own.id, 30.0).status == "cancelled" and deck.job(persons).active
@@ -81,6 +83,9 @@ def test_a_token_acts_on_its_own_jobs_and_proposes_the_rest(persons: int, tmp_pa
     assert "cron" in acts and f"cancel jobs={own.id}" in acts and "Queued" in acts
     assert "nightly  submit, cancel  own" in gpudeck("token")
     assert "by cron" in gpudeck("jobs", str(own.id))
+    assert "cancel by cron, allowed by the access token nightly" in gpudeck(
+        "query", "events", "--jobs", str(own.id)
+    )
 
 
 @pytest.mark.parametrize("end", ["wrong", "revoked", "expired"])

@@ -20,7 +20,7 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import python, running
-from tests.integration.programs import ROOT, Calls, gpudeck, talk, text
+from tests.integration.programs import ROOT, Calls, gpudeck, refusal, talk, text
 from tests.support import state_folder
 
 pytestmark = pytest.mark.xdist_group("typical")
@@ -105,7 +105,7 @@ def test_thirty_orders_of_a_misled_model_are_only_proposed(
     for (name, asked), result in zip(orders, results, strict=True):
         said = text(result)
         assert "bug" not in said and "Traceback" not in said, (name, asked, said)
-        assert not result.is_error or "\n" not in said.strip(), (name, said)
+        assert not result.is_error or refusal(result)
         assert "\x1b" not in said and "\u202e" not in said
     listed = gpudeck("proposals")
     assert "Cancel" in listed and "\x1b" not in listed
