@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpudeck import accel
+    from gpudeck.assistant.when_idle import run_when_idle
     from gpudeck.scheduler.aio import AsyncClient
     from gpudeck.scheduler.client import Client, submit
     from gpudeck.scheduler.handle import JobHandle
     from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
-    from gpudeck.scheduler.when_idle import run_when_idle
 
     __version__: str
 
@@ -47,7 +47,7 @@ _HOME = {
     "JobHandle": ("scheduler.handle", "JobHandle"),
     "UserError": ("scheduler.protocol.errors", "UserError"),
     "__version__": ("version", "VERSION"),
-    "run_when_idle": ("scheduler.when_idle", "run_when_idle"),
+    "run_when_idle": ("assistant.when_idle", "run_when_idle"),
     "submit": ("scheduler.client", "submit"),
 }
 """The module and the name there of what is imported at its first use."""

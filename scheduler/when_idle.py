@@ -26,6 +26,7 @@ import msgspec
 
 from gpudeck.language.text import Message, joined, phrase
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import busy_causes
 from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 from gpudeck.scheduler.protocol.snapshot import Busy, Snapshot
@@ -140,7 +141,7 @@ def why_no_gpu(snapshot: Snapshot) -> Message | None:
     reasons: list[Message] = []
     for state in gpus:
         if state.leased:
-            why: Message = phrase("the assistant, or other work that waited for it, has it")
+            why = busy_causes.explain(busy_causes.Lent())
         elif isinstance(state.use, Busy):
             why = state.use.reason
         else:

@@ -36,7 +36,7 @@ from gpudeck.app.widgets.controls import (
     set_text,
 )
 from gpudeck.app.widgets.fold_row import FoldRow
-from gpudeck.scheduler.protocol.calibration_job import calibration_spec, has_counters
+from gpudeck.scheduler.protocol.calibration_job import calibration_jobs, has_counters
 from gpudeck.scheduler.protocol.devices import Detail
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 from gpudeck.scheduler.verbs.submit import Submit
@@ -251,7 +251,8 @@ class DevicePage(QWidget):
 
     def _calibrate(self) -> None:
         if self._state.snapshot is not None:
-            self._link.send(self, Submit(calibration_spec(self._state.snapshot.devices)))
+            for job in calibration_jobs(self._state.snapshot.devices):
+                self._link.send(self, Submit(job.spec))
 
     def _ask_to_free(self) -> None:
         """Say what will happen, and ask."""

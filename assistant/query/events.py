@@ -18,7 +18,7 @@ from gpudeck.scheduler.protocol.snapshot import Snapshot
 _SEARCHED = 60
 """The newest jobs whose timelines are read where none is named."""
 _BY_HAND = frozenset({"submitted", "ordered", "cancelled", "edited", "moved", "restored", "held",
-                      "suspended", "resumed", "stop requested", "asked to end",
+                      "suspended", "resumed", "stop requested", "asked to end", "gives way",
                       "queued again"})  # fmt: skip
 
 

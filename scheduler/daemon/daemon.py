@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.background.instance import report_ready
 from gpudeck.scheduler.background.version import note_version
 from gpudeck.scheduler.daemon import sharing
@@ -42,14 +42,15 @@ from gpudeck.scheduler.hosts.service import HostService
 from gpudeck.scheduler.lease.service import LeaseService
 from gpudeck.scheduler.notices.book import DestinationBook
 from gpudeck.scheduler.notices.notifier import Notifier, Roles
-from gpudeck.scheduler.protocol import paths, settings, wire
+from gpudeck.scheduler.protocol import busy_causes, paths, settings, wire
 from gpudeck.scheduler.protocol.bookings import Booking, Freed
+from gpudeck.scheduler.protocol.busy_causes import BusyCause, Lent
 from gpudeck.scheduler.protocol.devices import Process
 from gpudeck.scheduler.protocol.draining import is_drained
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Spec, held_devices
 from gpudeck.scheduler.protocol.settings import listed
-from gpudeck.scheduler.protocol.snapshot import STARTING, Alert, DeviceState, Snapshot
+from gpudeck.scheduler.protocol.snapshot import STARTING, Alert, Busy, DeviceState, Snapshot
 from gpudeck.scheduler.protocol.turns import finish
 from gpudeck.scheduler.protocol.user_limits import UserLimits, limits_of
 from gpudeck.scheduler.queue.editing import OWNER, Editor
@@ -87,6 +88,9 @@ SPARE_S = 0.02
 START_RETRY_S = 0.1
 """The pause before starts that were refused, as by a full disk, are tried again."""
 TOO_MANY = "you have too many connections to the daemon: close some, and try again"
+LEASE_WAIT_S = 5.0
+"""Jobs that run only while GPUs are idle do not start so long after the assistant asked for one;
+while it waits, it asks again at each snapshot."""
 FLUSH_S = 5.0
 """The interval at which readings go to disk, many in one transaction."""
 
@@ -100,6 +104,8 @@ class Daemon:
         self._start = asyncio.Event()
         """The queue changed, so that jobs may start."""
         self._stop = asyncio.Event()
+        self._lease_asked = -math.inf
+        """When the assistant was last refused a GPU (monotonic)."""
         self._shared = paths.shared()
         self.publisher = Publisher(self.snapshot, self._encode_for)
         self._notices = notices = NoticeBoard(self.publisher.touch)
@@ -292,10 +298,15 @@ class Daemon:
             names = {device.id: device.name for device in self.monitor.devices}
             self.notifier.check_bookings(self._state.settings.reservations, names)
             self._upkeep.run_due()
-            leased, waits = self._lease_service.device, self.queue.waits_for_devices
-            if self._sharing.follow(leased, waits, self.queue.running):
+            leased, lent = self._lease_service.device, self.queue.idle_devices
+            lent |= frozenset(() if leased is None else (leased,))
+            waits = self.queue.waits_for_others_devices
+            if self._sharing.follow(lent, waits, self.queue.running):
                 self._step()
             self._lease_service.review(self._state.latest, self._state.settings)
+            for device in self.queue.idle_devices:
+                if (why := self._why_needed(device)) is not None:
+                    self.queue.idle_jobs.leave(device, why)
             with self._notices.catch("calibration problem"):
                 self._self_calibration.review()
             if "queue" in self._notices or self.queue.retry_is_ready(time.time()):
@@ -411,8 +422,25 @@ class Daemon:
             frozenset(() if leased is None else (leased,)),
             self._sharing.read(self.queue.running),
             tuple(self._state.settings.reservations.values()),
+            self._why_busy() if self.queue.waits_for_idle_devices else {},
             self._sharing.holders,
         )
+
+    def _why_busy(self) -> dict[str, BusyCause]:
+        """Return the devices that are not idle, and why; while the assistant waits, all are its."""
+        asked = time.monotonic() - self._lease_asked < LEASE_WAIT_S
+        states = self._device_states(self.queue.queries.overview())
+        return {
+            state.device.id: state.use.cause if isinstance(state.use, Busy) else Lent()
+            for state in states
+            if asked or state.leased or isinstance(state.use, Busy)
+        }
+
+    def _why_needed(self, device: str) -> Message | None:
+        """Return why a job that runs only while GPUs are idle must leave a GPU; None: it stays."""
+        latest, now = self._state.latest.get(device), time.time()
+        cause = self.monitor.eviction_cause(device, latest, self._state.settings, now)
+        return None if cause is None else busy_causes.explain(cause)
 
     def snapshot(self) -> Snapshot:
         """Return the present state of everything."""
@@ -435,15 +463,29 @@ class Daemon:
         )
 
     def lease(self, memory: int, peer: wire.Peer) -> str:
-        """Lease an idle GPU to the process of `peer`, and return the device's id."""
-        device = self._lease_service.grant(
-            self._device_states(self.queue.queries.overview()),
-            self._state.latest,
-            memory,
-            peer.pid,
-            lambda reason: peer.write(encode_reply(reason)),
-        )
-        self._sharing.lend((device,))
+        """Lease an idle GPU to the process of `peer`, and return the device's id.
+
+        Where none is idle, jobs that run only while GPUs are idle leave one: ask again soon.
+        """
+        jobs = self.queue.queries.overview()
+        states = self._device_states(jobs)
+        try:
+            device = self._lease_service.grant(
+                states,
+                self._state.latest,
+                memory,
+                peer.pid,
+                lambda reason: peer.write(encode_reply(reason)),
+            )
+        except UserError:
+            if self._lease_service.device is None:
+                self._lease_asked = time.monotonic()
+                held = self.queue.idle_devices
+                gpus = [s.device.id for s in states if s.device.kind == "nvidia"]
+                for gpu in [gpu for gpu in gpus if gpu in held][-1:]:
+                    self.queue.idle_jobs.leave(gpu, phrase("the assistant needs the GPU"))
+            raise
+        self._sharing.lend((device, *self.queue.idle_devices))
         return device
 
     async def free(self, booking: Booking) -> Freed:

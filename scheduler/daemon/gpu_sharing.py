@@ -66,27 +66,27 @@ class GpuSharing:
         self._monitor.held_by_others = wanted.union(self._held)
         return self._held
 
-    def follow(self, leased: str | None, waits: bool, running: Sequence[Job]) -> bool:
+    def follow(self, lent: Collection[str], waits: bool, running: Sequence[Job]) -> bool:
         """Tell other queues what this one lends and wants, and return whether they released a GPU.
 
         Readings may be rare, so that this is called between them. Assistants leave the GPUs that
         jobs wait for: ours, and those of other queues.
 
         Args:
-            leased: the GPU that our assistant has.
-            waits: True while one of our jobs waits for devices.
+            lent: the GPUs that our assistant has, and jobs that run only while GPUs are idle.
+            waits: True while one of our jobs waits for devices that others have.
             running: our jobs that run.
         """
-        self.lend(() if leased is None else (leased,))
+        self.lend(lent)
         wanted = filter(self.is_lent, self._gpus() if waits else ())
         self._wants = self._marked(Flag.WANTED, self._wants, wanted)
         before = self._held
-        if leased is None and not (before and waits):
+        if not lent and not (before and waits):
             return False
         return self.read(running) != before and waits
 
     def lend(self, devices: Collection[str]) -> None:
-        """Mark these GPUs, and no others, as lent to our assistant."""
+        """Mark these GPUs, and no others, as lent to those who leave when others need them."""
         self._lent = self._marked(Flag.LENT, self._lent, devices)
 
     def is_lent(self, device: str) -> bool:

@@ -195,7 +195,7 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bool]:
                 process_group=0,  # the session stays ours: the daemon finds all by it, if we die
             )
             end = EndRequest(lambda number: _send(child, number, group))
-            if name := launch.get("resumable"):
+            if name := launch.get("resumable") or "KILL" * launch.get("when_idle", False):
                 end.allow_yield(signal.Signals[f"SIG{name}"])
             end.limit(launch.get("timeout", 0.0))
             uncapped = _wait(child, log.fileno(), launch.get("log_limit", 0))

@@ -23,6 +23,10 @@ class JobWaits(msgspec.Struct, frozen=True, tag="job waits"):
     job: int
 
 
+class Lent(msgspec.Struct, frozen=True, tag="lent"):
+    """Describe a device that the assistant has, or is about to get."""
+
+
 class QuietHours(msgspec.Struct, frozen=True, tag="quiet hours"):
     """Quote the hours in which the assistant uses no GPU."""
 
@@ -99,6 +103,7 @@ BusyCause = (
     HeldByJobs
     | HeldByOthers
     | JobWaits
+    | Lent
     | QuietHours
     | Reserved
     | NoReading
@@ -116,6 +121,7 @@ BusyCause = (
 
 _PLAIN: dict[type[BusyCause], Text] = {
     HeldByOthers: phrase("in use by another user's queue"),
+    Lent: phrase("the assistant, or other work that waited for it, has it"),
     NoReading: phrase("no current reading"),
     Removed: phrase("it can no longer be read"),
     UtilisationUnknown: phrase("utilisation cannot be read"),

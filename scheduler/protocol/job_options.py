@@ -61,6 +61,7 @@ class JobOptions(TypedDict, total=False):
     retry_lost: bool
     resumable: str
     preemptible: bool
+    when_idle: bool
     begin: float | str
     after: Sequence[int]
     after_any: Sequence[int]
@@ -282,6 +283,12 @@ JOB_OPTIONS = (
         None, write=lambda _: phrase("yes"), local=True, editable=False,
     ),
     JobOption(
+        "when_idle", "Only while idle",
+        "run the job only while its GPUs are idle; when another job, a program or the assistant "
+        "needs one of them, the job is ended at once, and starts again with the next idle GPUs",
+        None, write=lambda _: phrase("yes"), local=True, editable=False,
+    ),
+    JobOption(
         "resumable", "Resumable",
         "the signal, e.g. TERM, on which the job saves its state in its artefacts and ends within "
         "30 s: where the driver cannot suspend it, it is asked to end, and is queued again",
@@ -418,7 +425,8 @@ def make_spec(argv: Words, options: JobOptions, place: Place | None = None) -> S
     given["name"] = given.get("name") or (Path(argv[0]).name if argv else "")
     folder = given.get("cwd", "")
     given["cwd"] = str(Path(place.home, folder)) if place else _folder(folder or ".")
-    given["gpus"] = given.get("gpus") or int(bool(given.get("memory") or given.get("gpu_type")))
+    needs_gpu = any(given.get(name) for name in ("memory", "gpu_type", "when_idle"))
+    given["gpus"] = given.get("gpus") or int(needs_gpu)
     login = place.env if place else os.environ
     if container := given.get("container"):
         added = given.get("env", {})

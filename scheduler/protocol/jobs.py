@@ -111,6 +111,9 @@ class Spec(msgspec.Struct, frozen=True, gc=False):
     """True where it is suspended for a waiting job of a higher priority, or for a booking."""
     artefacts_of: int | None = None
     """The ended job whose folder of artefacts it uses; None: it has its own."""
+    when_idle: bool = False
+    """True where it runs only while its GPUs are idle. It leaves them at once when anybody else
+    needs one, and waits again."""
 
 
 class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -372,6 +375,7 @@ EVENTS = (
     mark_phrase("recovered"),
     mark_phrase("stop requested"),
     mark_phrase("asked to end"),
+    mark_phrase("gives way"),
     mark_phrase("suspending"),
     mark_phrase("suspended"),
     mark_phrase("resuming"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from gpudeck.language.text import Message
+from gpudeck.scheduler.protocol.busy_causes import BusyCause
 from gpudeck.scheduler.protocol.devices import Process
 
 
@@ -368,6 +369,13 @@ class NoRoom(_Value, frozen=True):
     """How many further devices have less memory free."""
 
 
+class NotIdle(_Value, frozen=True):
+    """The job runs only while devices are idle, and too few of them are."""
+
+    devices: tuple[tuple[str, BusyCause], ...]
+    """The devices that are not, and why."""
+
+
 Unsatisfiable = TooFewGpus | TooFewOfType | TooLittleMemory | AllDrained
 """Reasons that remain however many other jobs end."""
 
@@ -378,7 +386,7 @@ QueueReason = (
 """Reasons that lie in other jobs, or in what may run at once."""
 DeviceReason = (
     Preempts | TakesTurn | NoDevices | ReplayShown | OtherDevices | TooFewGpus | TooFewOfType
-    | TooLittleMemory | AllDrained | NoRoom
+    | TooLittleMemory | AllDrained | NoRoom | NotIdle
 )  # fmt: skip
 """Reasons that lie in the devices."""
 WaitReason = (

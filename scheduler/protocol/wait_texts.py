@@ -8,6 +8,7 @@ from typing import NamedTuple, assert_never
 
 from gpudeck.language.rendering import render as words_of
 from gpudeck.language.text import Bytes, Message, Moment, Number, Text, joined, moment, phrase
+from gpudeck.scheduler.protocol import busy_causes
 from gpudeck.scheduler.protocol.units import list_jobs
 from gpudeck.scheduler.protocol.wait_reasons import (
     AfterJobs,
@@ -44,6 +45,7 @@ from gpudeck.scheduler.protocol.wait_reasons import (
     NoRoom,
     NotBefore,
     NotConsidered,
+    NotIdle,
     OtherDevices,
     Preempts,
     QueuePaused,
@@ -203,7 +205,7 @@ def _explain_queue(reason: QueueReason, now: float) -> Message:
             assert_never(reason)
 
 
-def _explain_devices(reason: DeviceReason, now: float) -> Message:
+def _explain_devices(reason: DeviceReason, now: float) -> Message:  # noqa: PLR0912 - as above
     match reason:
         case Preempts(jobs):
             return phrase("takes the GPU of {jobs}, suspended for it", jobs=list_jobs(jobs))
@@ -247,6 +249,12 @@ def _explain_devices(reason: DeviceReason, now: float) -> Message:
             return phrase("{sub}; drained: {rest}", sub=sub, rest=drained)
         case NoRoom(needs, blockers, free, more):
             return _no_room(_needs(needs), [_blocker(b, now) for b in blockers], free, more)
+        case NotIdle(devices):
+            busy = [
+                phrase("{device}: {why}", device=name, why=busy_causes.explain(cause))
+                for name, cause in devices
+            ]
+            return phrase("runs while GPUs are idle; {why}", why=joined(busy, "; "))
         case _:
             assert_never(reason)
 

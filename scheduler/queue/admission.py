@@ -62,6 +62,8 @@ def check_spec(
         raise UserError(
             phrase("a lost job is retried as often as a failed one: add a number of retries")
         )
+    if spec.when_idle and not spec.gpus:
+        raise UserError(phrase("a job that runs while GPUs are idle needs a GPU: --gpus 1"))
     if spec.memory < 0:
         raise UserError(
             phrase("a job reserves 0 or more bytes of memory, not {memory}", memory=spec.memory)

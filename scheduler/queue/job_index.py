@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.errors import NotFound, no_job
-from gpudeck.scheduler.protocol.jobs import Event, Job, Queued, Starting, listed, over
+from gpudeck.scheduler.protocol.jobs import Event, Job, Queued, Starting, held_devices, listed, over
 from gpudeck.scheduler.protocol.schedule import expected_end
 from gpudeck.scheduler.protocol.submissions import SubmissionRecord
 from gpudeck.scheduler.protocol.wait_reasons import End, FolderUnreadable, WaitReason
@@ -143,6 +143,12 @@ class JobIndex:
     def occupying(self) -> list[Job]:
         """Return the running jobs without those whose processes are known to have ended."""
         return [job for job in self.running.values() if not over(job)]
+
+    @property
+    def idle_devices(self) -> frozenset[str]:
+        """Return the devices of jobs that run only while these are idle."""
+        idle = (job for job in self.running.values() if job.spec.when_idle)
+        return frozenset(device for job in idle for device in held_devices(job))
 
     def delay_start(self, job_id: int, reason: WaitReason, tries: int = 0) -> None:
         """Try the job again later, as it could not be started now: the later, the more tries."""

@@ -33,6 +33,7 @@ class Requirements(NamedTuple):
     where: str
     user: int | None
     preemptible: bool
+    when_idle: bool
 
 
 _needs = attrgetter(*Requirements._fields)
@@ -92,6 +93,16 @@ class Lanes:
     def need_devices(self) -> bool:
         """Return whether one of the jobs needs a device of this machine."""
         return any(key.gpus and not key.where for key in self._lanes)
+
+    @property
+    def need_others_devices(self) -> bool:
+        """Return whether one of them needs a device now, whoever has to leave it."""
+        return any(key.gpus and not (key.where or key.when_idle) for key in self._lanes)
+
+    @property
+    def need_idle_devices(self) -> bool:
+        """Return whether one of the jobs waits for idle devices."""
+        return any(key.when_idle for key in self._lanes)
 
     def update(self, job: Job) -> None:
         """Let the job join, move, stay or leave, according to its new state."""

@@ -40,7 +40,8 @@ class Launcher:
         """Start nothing yet.
 
         Args:
-            evict: called with the device that the assistant must leave, and why.
+            evict: called with the device that the assistant, or a job that runs only while it is
+                idle, must leave, and why.
         """
         self._store, self._index, self._planner = store, index, planner
         self._executors, self._progress, self._evict = executors, progress, evict
@@ -60,9 +61,11 @@ class Launcher:
         """Return whether jobs of the latest plan start once their GPUs have been read again."""
         return bool(self._asked)
 
-    def evict_assistant(self, availability: Availability) -> None:
-        """Have the assistant leave the devices that jobs start on or wait for."""
-        if not availability.leased:
+    def vacate(self, availability: Availability) -> None:
+        """Have those leave the devices that jobs start on or wait for who are there only while
+        nobody needs them."""
+        lent = availability.leased | self._index.idle_devices
+        if not lent:
             return
         plan = self._planner.latest
         reasons = {
@@ -73,7 +76,7 @@ class Launcher:
             reasons |= dict.fromkeys(devices, phrase("job {job} starts", job=job.id))
         for job in plan.returns:
             reasons |= dict.fromkeys(running(job).devices, phrase("job {job} resumes", job=job.id))
-        for device in availability.leased & reasons.keys():
+        for device in lent & reasons.keys():
             self._evict(device, reasons[device])
 
     def start_planned(self, devices: Sequence[Device], availability: Availability) -> bool:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from gpudeck.scheduler.attempts import running
 from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.busy_causes import BusyCause
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.jobs import Job, Spec, held_devices, suspension_of
 from gpudeck.scheduler.protocol.snapshot import label
@@ -55,6 +56,8 @@ class Availability(NamedTuple):
     """Bytes of devices that queues of other users hold; infinity for a whole device."""
     bookings: tuple[Booking, ...] = ()
     """Devices that are kept for somebody for a time."""
+    busy: Mapping[str, BusyCause] = {}
+    """Why devices are not idle, as long as jobs wait for idle ones."""
     holders: Mapping[str, Holder] = {}
     """The processes that hold devices for other users' queues, as far as they are known."""
 
@@ -107,10 +110,11 @@ class Slot:
         bookings: Sequence[Booking] = (),
         now: float = 0.0,
         other_holder: Holder | None = None,
+        busy: BusyCause | None = None,
     ) -> None:
         self.bookings = sorted(bookings, key=lambda booking: booking.begin)
         """The times for which the device is kept for somebody."""
-        self.now = now
+        self.now, self.busy = now, busy
         self.device, self.holders, self.drained = device, list(holders), drained
         self.total = use.total if use is not None else None
         self.unread = use is UNREAD
@@ -173,6 +177,8 @@ class Slot:
     def is_vacant(self, spec: Spec, respect_reservations: bool = True) -> bool:
         """Return whether the job could start here now but for bookings."""
         if self.exclusive or self.unread or not self.suits(spec):
+            return False
+        if spec.when_idle and self.busy is not None:
             return False
         if not spec.memory:
             reserved = respect_reservations and self.reserved_for
@@ -240,6 +246,7 @@ def make_slots(
             [booking for booking in availability.bookings if d.id in booking.gpus],
             now,
             availability.holders.get(d.id),
+            availability.busy.get(d.id),
         )
         for d in devices
         if d.kind != "replay"

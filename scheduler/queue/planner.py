@@ -195,10 +195,11 @@ class Planner:
         return w.StartsNow() if returns else self.latest.room.return_reason(job)
 
     def _conditions(self, availability: Availability) -> Conditions:
-        now = time.time()
+        now, running = time.time(), self._index.running
+        gives_way = {n: w.End(now) for n, job in running.items() if job.spec.when_idle}
         return Conditions(
             availability,
-            self._index.expected_ends(now, self._index.running),
+            self._index.expected_ends(now, running) | gives_way,
             now,
             dict(self._groups.settings),
             self._executors.clusters(),

@@ -27,6 +27,7 @@ from gpudeck.scheduler.attempts import running
 from gpudeck.scheduler.protocol import wait_reasons as w
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import Group, Job, Running, Spec, suspension_of, turn
+from gpudeck.scheduler.protocol.snapshot import label
 from gpudeck.scheduler.queue.backfill import MAX_CONSIDERED, Backfill, reserve
 from gpudeck.scheduler.queue.blockers import no_room
 from gpudeck.scheduler.queue.fair_share import Order, User
@@ -396,8 +397,9 @@ class _Room:
 
     def backfill(self, job: Job, limited: bool) -> tuple[str, ...] | None:
         """Place a job on reserved devices; see `Backfill.place`."""
-        kind = self._slots[0].device.kind
-        return self._backfill.place(job, limited) if job.spec.kind in ("", kind) else None
+        if job.spec.when_idle or job.spec.kind not in ("", self._slots[0].device.kind):
+            return None
+        return self._backfill.place(job, limited)
 
     def reservations(self) -> dict[str, int]:
         """Return the devices that a job waits for, and its number."""
@@ -411,6 +413,8 @@ class _Room:
         do not share, always.
         """
         spec = job.spec
+        if (busy := self._not_idle(spec)) is not None:
+            return busy
         if (moved := self._moved_reason(job, self._slots)) is not None:
             return moved
         reserved = (slot.reserved_for for slot in self._slots if slot.suits(spec))
@@ -436,6 +440,14 @@ class _Room:
         found = find_turn(job, mine, self._ends, self._turns)
         return found if found is not None and found.at > self._now else None
 
+    def _not_idle(self, spec: Spec) -> w.NotIdle | None:
+        """Return which devices are not idle, where the job waits for that."""
+        suited = [slot for slot in self._slots if slot.suits(spec)]
+        busy = [(label(slot.device), slot.busy) for slot in suited if slot.busy is not None]
+        if not spec.when_idle or spec.gpus <= len(suited) - len(busy) or not busy:
+            return None
+        return w.NotIdle(tuple(busy))
+
     def _behind(self, other: Job, job: Job) -> w.WaitReason:
         if not self._order.overtakes(other, job):
             return w.Behind(other.id)
@@ -445,6 +457,8 @@ class _Room:
 
     def _may_reserve(self, spec: Spec) -> bool:
         """Return whether the job could start on an empty machine now, whose bookings go on."""
+        if spec.when_idle:
+            return False  # what it waits for is that nobody needs the devices
         at = self._now
         open_slots = (slot for slot in self._slots if slot.booked_against(spec, at) is None)
         return sum(slot.suits(spec) for slot in open_slots) >= spec.gpus
@@ -470,7 +484,7 @@ def return_time(job: Job) -> float:
 
 
 def _need(spec: Spec) -> tuple[object, ...]:
-    return (spec.gpus, spec.memory, spec.gpu_type, spec.kind)
+    return (spec.gpus, spec.memory, spec.gpu_type, spec.kind, spec.when_idle)
 
 
 class Plan(NamedTuple):

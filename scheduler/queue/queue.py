@@ -28,6 +28,7 @@ from gpudeck.scheduler.protocol.wait_texts import explain
 from gpudeck.scheduler.queue.cancellation import Canceller
 from gpudeck.scheduler.queue.editing import JobEditor
 from gpudeck.scheduler.queue.fair_share import FairShare
+from gpudeck.scheduler.queue.idle_jobs import IdleJobs
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.queue.launcher import Launcher
 from gpudeck.scheduler.queue.placement import ALL_FREE, Availability
@@ -94,8 +95,14 @@ class Queue:
         self.submission = Submission(store, self._index, self.queries, self._planner, executors)
         self._progress = ProgressFollower(self._index)
         self._usage = UsageCollector()
+        self.idle_jobs = IdleJobs(self._index, executors)
+
+        def vacate(device: str, why: Message) -> None:
+            evict(device, why)
+            self.idle_jobs.leave(device, why)
+
         self._launcher = Launcher(
-            store, self._index, self._planner, executors, self._progress, evict
+            store, self._index, self._planner, executors, self._progress, vacate
         )
         self.canceller = Canceller(store, self._index, self.queries, executors)
         self._reaper = Reaper(self._index, executors, self._launcher, self._progress, self._usage)
@@ -119,6 +126,21 @@ class Queue:
     def waits_for_devices(self) -> bool:
         """Return whether a job waits whose start may depend on readings of the devices."""
         return self._index.waiting.need_devices or self.suspender.is_any_due
+
+    @property
+    def waits_for_idle_devices(self) -> bool:
+        """Return whether a job waits for devices to be idle."""
+        return self._index.waiting.need_idle_devices
+
+    @property
+    def idle_devices(self) -> frozenset[str]:
+        """Return the devices of jobs that run only while these are idle."""
+        return self._index.idle_devices
+
+    @property
+    def waits_for_others_devices(self) -> bool:
+        """Return whether a job waits that others must leave a device to."""
+        return self._index.waiting.need_others_devices or self.suspender.is_any_due
 
     def get(self, job_id: int) -> Job:
         """Return a job. Raises NotFound."""
@@ -206,10 +228,11 @@ class Queue:
     def plan(self, devices: Sequence[Device], availability: Availability = ALL_FREE) -> None:
         """Decide what can start, and why the rest waits; nothing is started.
 
-        The assistant has to leave at once what is needed.
+        The assistant, and jobs that run only while GPUs are idle, have to leave at once what is
+        needed.
         """
         self._planner.plan(devices, availability)
-        self._launcher.evict_assistant(availability)
+        self._launcher.vacate(availability)
 
     def step(self, devices: Sequence[Device], availability: Availability = ALL_FREE) -> None:
         """Start what can start.

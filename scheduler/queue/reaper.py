@@ -5,6 +5,7 @@ However many they are, that takes one scan of the machine's processes and one tr
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from time import time as now
@@ -134,7 +135,13 @@ class Reaper:
         events = (*transitions.record_events(ending), transitions.end_event(state))
         attempt, outcome = attempt_of(job), ending.outcome
         asked = isinstance(attempt, Running) and attempt.yielding and not attempt.stopping
-        if asked and isinstance(outcome, Exit) and not outcome.over:
+        # without a signal of its own, a job is killed; any other end is one that it came to itself
+        if (
+            asked
+            and isinstance(outcome, Exit)
+            and not outcome.over
+            and (job.spec.resumable or outcome.code == -signal.SIGKILL)
+        ):
             waits, more = transitions.yielded(job, running(job), now())
             return waits, (*events, *more)
         if isinstance(state, Failed | Lost):

@@ -208,15 +208,26 @@ def yielding(job: Job, state: Running, resume_at: float | None, now: float) -> C
     return asked, (Event(now, "asked to end", text),)
 
 
+def giving_way(job: Job, state: Running, why: Message, now: float) -> Change:
+    """Return the job that runs only while its GPUs are idle as it leaves them."""
+    state = msgspec.structs.replace(state, yielding="queue")
+    return with_state(job, state), (Event(now, "gives way", why),)
+
+
 def yielded(job: Job, state: Running, now: float) -> Change:
-    """Return the job as it waits again after it ended on request; that takes none of its
-    retries."""
+    """Return the job as it waits again after it was ended for others, or asked to end; that takes
+    none of its retries."""
     spec = msgspec.structs.replace(
         job.spec, retries=job.spec.retries + 1, hold=state.yielding == "hold"
     )
     waits = queued(NotConsidered(), now)
     again = msgspec.structs.replace(job, spec=spec, state=waits, tries=job.tries + 1)
-    return again, (Event(now, "queued again", phrase("with its artefacts, as it is resumable")),)
+    text = (
+        phrase("with its artefacts, as it is resumable")
+        if job.spec.resumable
+        else phrase("it starts again once its GPUs are idle")
+    )
+    return again, (Event(now, "queued again", text),)
 
 
 def with_progress(job: Job, state: Running, progress: Progress) -> Job:

@@ -1,7 +1,8 @@
 """Calibrate GPUs without being asked, while all that could be calibrated have long been idle.
 
-The daemon queues the job of `gpudeck calibrate` itself, once for each driver. Whoever else needs a
-GPU ends that job at once; it is then tried again after the next long idle time.
+The daemon queues the job of `gpudeck calibrate` itself, once for each driver, as one that runs only
+while GPUs are idle. If it has to leave them, it is cancelled, and tried again after the next long
+idle time. Where cards differ, there is a job for each kind of them, one after the other.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from gpudeck.extras import missing_of
 from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.protocol import calibration, paths
 from gpudeck.scheduler.protocol.calibration_job import (
-    calibration_spec,
+    calibration_jobs,
     has_counters,
     versions_of,
 )
+from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import MALFORMED
 from gpudeck.scheduler.protocol.job_options import MAX_PRIORITY
 from gpudeck.scheduler.protocol.jobs import Job, Running, Spec
 from gpudeck.scheduler.protocol.setting_table import Threshold
 from gpudeck.scheduler.protocol.snapshot import DeviceState, Idle
-from gpudeck.scheduler.telemetry.monitor import waits_for_gpu
 
 REVIEW_S = 2.0
 """The interval at which it is checked whether the GPUs are idle."""
@@ -45,7 +46,7 @@ class Attempts(msgspec.Struct, frozen=True):
 
 
 class SelfCalibration:
-    """Queue a calibration where one is due, and end it for everybody else.
+    """Queue a calibration where one is due, and cancel it where it had to leave.
 
     Args:
         file: Keeps what was tried.
@@ -75,7 +76,7 @@ class SelfCalibration:
         self._review_at = 0.0
 
     def review(self) -> None:
-        """Begin a calibration where one is due, or end it where something else needs a GPU.
+        """Begin a calibration where one is due, or cancel one that had to leave its GPUs.
 
         Raises:
             UserError: The job cannot be queued or cancelled now.
@@ -97,7 +98,7 @@ class SelfCalibration:
         after = self._after()
         states = [] if after == "off" else [s for s in self._states() if has_counters(s)]
         idle = all(isinstance(state.use, Idle) and not state.leased for state in states)
-        untried = frozenset(map(_card, states)) - self._attempts.tried
+        untried = frozenset(_card(state.device) for state in states) - self._attempts.tried
         if after == "off" or not idle or not untried:
             self._idle_since = None
             return
@@ -109,8 +110,11 @@ class SelfCalibration:
         wanted = untried - _calibrated()  # a file is read, so only now
         if not wanted or missing_of("compute"):
             return
-        job = self._submit(calibration_spec(states, -MAX_PRIORITY))
-        self._keep(Attempts(job.id, self._attempts.tried | wanted))
+        jobs = calibration_jobs(self._states(), -MAX_PRIORITY, when_idle=True)
+        due = next(each for each in jobs if wanted.intersection(map(_card, each.gpus)))
+        job = self._submit(due.spec)
+        held = wanted.intersection(map(_card, due.gpus))
+        self._keep(Attempts(job.id, self._attempts.tried | held))
         self._notify(
             phrase(
                 "job {job} calibrates the GPUs, which were idle for long. It ends as soon as "
@@ -126,24 +130,12 @@ class SelfCalibration:
         if job is None:  # it ended while no daemon ran
             self._keep(Attempts(tried=self._attempts.tried))
             self._notify(None)
-        elif not _is_ending(job) and self._is_in_the_way(job, jobs):
-            if job.status == "queued":
+        elif not _is_ending(job) and (self._after() == "off" or _is_in_the_way(job)):
+            if job.status == "queued" and not job.tries:
                 self._review_at = time.monotonic() + LATER_S
-            states = [state for state in self._states() if has_counters(state)]
-            self._keep(Attempts(job.id, self._attempts.tried - frozenset(map(_card, states))))
+            cards = frozenset(_card(s.device) for s in self._states() if has_counters(s))
+            self._keep(Attempts(job.id, self._attempts.tried - cards))
             self._cancel(job.id)
-
-    def _is_in_the_way(self, own: Job, jobs: Sequence[Job]) -> bool:
-        """Return whether another job or program needs a GPU, or the job cannot start."""
-        now = time.time()
-        if self._after() == "off" or any(
-            waits_for_gpu(job, now) for job in jobs if job.id != own.id
-        ):
-            return True
-        if own.status == "queued":
-            return now - own.submitted > START_S
-        readings = [state.reading for state in self._states() if own.id in state.holders]
-        return any(p.foreign for reading in readings if reading for p in reading.processes)
 
     def _keep(self, attempts: Attempts) -> None:
         """Store what was tried; where the disk refuses it, it holds until the daemon ends."""
@@ -161,13 +153,18 @@ def _load(file: Path) -> Attempts:
         return Attempts()
 
 
-def _card(state: DeviceState) -> tuple[str, str, str]:
+def _card(gpu: Device) -> tuple[str, str, str]:
     """Return what a calibration holds for: a GPU with its VBIOS and its driver."""
-    return (state.device.id, *versions_of(state.device))
+    return (gpu.id, *versions_of(gpu))
 
 
 def _calibrated() -> frozenset[tuple[str, str, str]]:
     return frozenset((c.device, c.vbios, c.driver) for c in calibration.load())
+
+
+def _is_in_the_way(job: Job) -> bool:
+    """Return whether the job had to leave its GPUs, or cannot start."""
+    return job.status == "queued" and (job.tries > 0 or time.time() - job.submitted > START_S)
 
 
 def _is_ending(job: Job) -> bool:

@@ -6,6 +6,8 @@ The monitor keeps the recent past, adds the FLOPs that jobs count, and judges wh
 from __future__ import annotations
 
 import itertools
+import math
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 
@@ -42,6 +44,8 @@ LOOK_BACK_S = 600.0
 """More than the longest dwell time, whatever the rate of readings."""
 CALM_HZ = 0.5
 """Readings per second while nobody watches."""
+UTIL_WINDOW_S = 1.0
+"""A utilisation that NVML reports is the mean of up to this time before."""
 LINGER_S = 10.0
 """A request counts as watching for this long."""
 _COUNTED = ("tflops", "tflops_error")
@@ -75,6 +79,8 @@ class Monitor:
         self._current: frozenset[str] = frozenset()
         """The devices of the newest readings; empty while the probe does not answer."""
         self._evictions: dict[str, list[float]] = {}
+        self._given_way: dict[str, float] = {}
+        """When a job that runs only while GPUs are idle was last on each device (monotonic)."""
         self.held_by_others: frozenset[str] = frozenset()
         """Ids of the devices of which queues of other users hold a part, or all."""
 
@@ -98,13 +104,24 @@ class Monitor:
         """Take in one moment; return the readings as they are shown and stored."""
         self._current = frozenset(r.device for r in readings)
         counted = [self._with_counted_flops(_in_stated_type(r, jobs), jobs) for r in readings]
+        idle_jobs = (job for job in jobs if job.spec.when_idle)
+        self._given_way |= {
+            device: time.monotonic() for job in idle_jobs for device in held_devices(job)
+        }
         for reading in counted:
             self._latest[reading.device] = reading
             samples = self._samples.setdefault(reading.device, deque())
-            samples.append(_sample(reading))
+            samples.append(self._own_sample(reading))
             while samples[0].time < reading.time - LOOK_BACK_S:
                 samples.popleft()
         return counted
+
+    def _own_sample(self, reading: Reading) -> UsageSample:
+        """Return how a device was used; a job that gives way to everybody is no load."""
+        sample, at = _sample(reading), self._given_way.get(reading.device, -math.inf)
+        if sample.util is None or time.monotonic() - at > UTIL_WINDOW_S:
+            return sample
+        return sample._replace(util=0.0)
 
     def add_progress(self, job_id: int, progress: Iterable[Progress]) -> None:
         """Take in the progress that a running job reported."""
@@ -236,12 +253,12 @@ def _in_stated_type(reading: Reading, jobs: Sequence[Job]) -> Reading:
 
 
 def waits_for_gpu(job: Job, now: float) -> bool:
-    """Return True if the job waits for a GPU of this machine, and may start now."""
+    """Return True if the job waits for a GPU of this machine, which others must leave to it."""
     spec = job.spec
     return (
         bool(spec.gpus)
         and job.status == "queued"
-        and not (spec.hold or spec.where or spec.begin > now)
+        and not (spec.hold or spec.where or spec.when_idle or spec.begin > now)
     )
 
 

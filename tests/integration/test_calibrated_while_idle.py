@@ -19,11 +19,12 @@ from gpudeck.scheduler.protocol import calibration, paths, settings
 from gpudeck.scheduler.protocol.calibration import UNCALIBRATED
 from gpudeck.scheduler.protocol.calibration_job import has_counters, versions_of
 from gpudeck.scheduler.protocol.job_options import MAX_PRIORITY
-from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.jobs import Job, Running
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Idle
 from gpudeck.scheduler.services.self_calibration import REVIEW_S
 from tests.integration.deck import kill_daemon, python, ready
+from tests.integration.test_eviction import tenant
 from tests.support import eventually, state_folder
 
 HERE = Path(__file__).parent / "fake_gpu"
@@ -103,6 +104,28 @@ def test_another_job_ends_it_and_it_is_tried_again(deck: Client, gpu: Path, tmp_
     (tmp_path / "end").touch()
     assert deck.wait(other.id, 30.0).status == "done"
     assert surveying(deck, gpu, 2).id > other.id
+
+
+def test_the_assistant_gets_the_gpu_though_it_is_calibrated(deck: Client, gpu: Path) -> None:
+    job = surveying(deck, gpu)
+    with tenant(deck, gpu, "insists") as held:
+        left(deck, gpu, job)
+        assert deck.snapshot().devices[0].leased
+        assert len(surveys(deck)) == 1
+        held.kill()
+    assert surveying(deck, gpu, 2).id > job.id, "it is tried again"
+
+
+def test_of_different_cards_those_with_counters_are_calibrated(gpu: Path, tmp_path: Path) -> None:
+    (gpu / "mixed").touch()
+    with state_folder(tmp_path / "home"):
+        settings.save(SETTINGS)
+        with Client() as deck:
+            old, new = ready(deck).snapshot().devices
+            job = surveying(deck, gpu)
+            assert isinstance(job.state, Running)
+            assert (old.device.name, new.device.name) == ("NVIDIA GeForce RTX 2080", "NVIDIA H100")
+            assert job.state.devices == (new.device.id,)
 
 
 @pytest.mark.slow

@@ -97,7 +97,8 @@ def configure(deck: Client, **changes: str | float) -> None:
 @contextmanager
 def tenant(deck: Client, gpu: Path, manner: str = "obeys") -> Iterator[subprocess.Popen[str]]:
     """Start a process that has a lease and memory on the GPU."""
-    eventually(lambda: isinstance(state(deck).use, Idle))
+    if manner != "insists":
+        eventually(lambda: isinstance(state(deck).use, Idle))
     environment = {**os.environ, ASSISTANT_MARK: "1"}
     command = [sys.executable, str(HERE / "tenant.py"), str(gpu), manner]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:

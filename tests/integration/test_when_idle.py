@@ -17,8 +17,10 @@ import gpudeck
 from gpudeck.language.text import Message
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job, Queued
+from gpudeck.scheduler.protocol.wait_texts import render
 from gpudeck.scheduler.when_idle import Interrupted, run_when_idle
-from tests.integration.deck import log_of, python
+from tests.integration.deck import kill_daemon, log_of, python, ready, running
 from tests.integration.test_eviction import (  # noqa: F401
     LISTS,
     ROOT,
@@ -26,7 +28,10 @@ from tests.integration.test_eviction import (  # noqa: F401
     configure,
     deck,
     gpu,
+    model,
+    model_folder,
     state,
+    tenant,
 )
 from tests.support import eventually, lives
 
@@ -129,6 +134,150 @@ def test_the_command_ends_with_the_gpudeck_that_runs_it(
         (pid,) = eventually(lambda: pids(starts))
         process.kill()
     eventually(lambda: not lives(pid))
+
+
+ON_GPU = """
+import os, pathlib, sys, time
+gpu, starts, end = map(pathlib.Path, sys.argv[1:])
+with starts.open("a") as file:
+    file.write(f"{os.getpid()}\\n")
+(gpu / "new").write_text(str(2**30))
+(gpu / "new").rename(gpu / str(os.getpid()))
+while not end.exists():
+    time.sleep(0.01)
+"""
+"""A job that is on the fake GPU until a file is there."""
+
+
+def on_gpu(deck: Client, gpu: Path, tmp_path: Path) -> Job:  # noqa: F811
+    """Submit a job that runs only while the GPU is idle, and return it once it is there."""
+    command = python(ON_GPU, gpu, tmp_path / "starts", tmp_path / "end")
+    job = deck.submit(command, when_idle=True)
+    eventually(lambda: is_on(gpu, tmp_path / "starts"))
+    return job
+
+
+def is_on(gpu: Path, starts: Path) -> bool:  # noqa: F811
+    return any((gpu / str(pid)).exists() for pid in pids(starts))
+
+
+def why_it_waits(deck: Client, work: Job) -> str:  # noqa: F811
+    found = deck.job(work.id).state
+    return render(found.wait, time.time()) if isinstance(found, Queued) else ""
+
+
+def finished(deck: Client, work: Job, tmp_path: Path, starts: int) -> list[str]:  # noqa: F811
+    """Let the job end once it has started so often; return what its timeline says."""
+    eventually(lambda: len(pids(tmp_path / "starts")) == starts)
+    (tmp_path / "end").touch()
+    assert deck.wait(work.id, 30.0).status == "done"
+    assert not any(map(lives, pids(tmp_path / "starts")))
+    return [event.what for event in deck.timeline(work.id)]
+
+
+def test_a_queued_job_leaves_for_another_one_and_starts_again(
+    deck: Client,  # noqa: F811
+    gpu: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    work = on_gpu(deck, gpu, tmp_path)
+    other = deck.submit(python(LISTS, gpu), gpus=1)
+    assert deck.wait(other.id, 30.0).status == "done"
+    assert alone(gpu, other), f"on the GPU when the job started: {log_of(other)}"
+    assert finished(deck, work, tmp_path, 2).count("gives way") == 1
+
+
+def test_a_queued_job_waits_until_the_gpu_is_idle(
+    deck: Client,  # noqa: F811
+    gpu: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    other = deck.submit(python(ON_GPU, gpu, tmp_path / "other", tmp_path / "go"), gpus=1)
+    running(deck, other)
+    work = deck.submit(["true"], when_idle=True)
+    eventually(lambda: why_it_waits(deck, work).startswith("runs while GPUs are idle; GPU 0: job"))
+    (tmp_path / "go").touch()
+    assert deck.wait(work.id, 30.0).status == "done"
+
+
+def test_a_queued_job_leaves_for_a_program_and_for_the_assistant(
+    deck: Client,  # noqa: F811
+    gpu: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    work = on_gpu(deck, gpu, tmp_path)
+    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as other:
+        (gpu / "new").write_text(str(2**30))
+        (gpu / "new").rename(gpu / str(other.pid))
+        eventually(lambda: deck.job(work.id).status == "queued")
+        other.kill()
+    eventually(lambda: len(pids(tmp_path / "starts")) == 2)
+    with tenant(deck, gpu, "insists"):
+        eventually(lambda: deck.job(work.id).status == "queued")
+        assert state(deck).leased
+    assert finished(deck, work, tmp_path, 3).count("gives way") == 2
+
+
+def test_a_queued_job_is_not_lost_by_a_daemon_that_is_killed(
+    deck: Client,  # noqa: F811
+    gpu: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    work = on_gpu(deck, gpu, tmp_path)
+    other = deck.submit(python(LISTS, gpu), gpus=1)
+    kill_daemon()
+    with Client() as again:
+        ready(again)
+        assert again.wait(other.id, 30.0).status == "done"
+        assert alone(gpu, again.job(other.id)), log_of(other)
+        assert finished(again, work, tmp_path, 2).count("gives way") == 1
+
+
+def test_a_queued_job_that_fails_by_itself_has_failed(deck: Client, gpu: Path) -> None:  # noqa: F811
+    work = deck.submit([sys.executable, "-c", "raise SystemExit(3)"], when_idle=True)
+    assert deck.wait(work.id, 30.0).status == "failed"
+
+
+def test_a_queued_job_that_is_resumable_saves_its_state_first(
+    deck: Client,  # noqa: F811
+    gpu: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    saves = f"""
+import os, pathlib, signal, sys
+kept = pathlib.Path(sys.argv[2])
+def save(*_):
+    kept.write_text("saved")
+    os._exit(0)
+signal.signal(signal.SIGTERM, save)
+if kept.exists():
+    sys.exit(0)
+sys.argv[2:] = [f"{{kept}}.starts", f"{{kept}}.never"]
+{ON_GPU}"""
+    work = deck.submit(python(saves, gpu, tmp_path / "kept"), when_idle=True, resumable="TERM")
+    eventually(lambda: is_on(gpu, tmp_path / "kept.starts"))
+    deck.wait(deck.submit(["true"], gpus=1).id, 30.0)
+    assert deck.wait(work.id, 30.0).status == "done"
+    assert (tmp_path / "kept").read_text() == "saved"
+
+
+def test_a_prompt_is_written_by_the_model_once_the_gpu_is_idle(
+    deck: Client,  # noqa: F811
+    gpu: Path,  # noqa: F811
+    model: None,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    told: list[str] = []
+    other = deck.submit(python(ON_GPU, gpu, tmp_path / "other", tmp_path / "go"), gpus=1)
+    running(deck, other)
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(
+            gpudeck.run_when_idle, "Once upon a time", on_wait=lambda why: told.append(str(why))
+        )
+        eventually(lambda: any(f"job {other.id} runs" in why for why in told))
+        (tmp_path / "go").touch()
+        assert found.result(120.0)
+    assert state(deck).leased, "the model is on the GPU"
 
 
 def test_a_machine_without_a_gpu_is_refused_in_a_line(deck: Client, gpu: Path) -> None:  # noqa: F811

@@ -37,7 +37,7 @@ EXCUSES = (
     Excuse(r"^gpudeck limits ", "it needs a shared daemon"),
     Excuse(r"conda run|-- uv run", "it needs conda or uv"),
     Excuse(r"^gpudeck (suspend|resume) (--pid|12)", "it needs a program on a GPU"),
-    Excuse(r"when-idle", "it waits for an idle GPU"),
+    Excuse(r"^gpudeck (ask --)?when-idle", "it waits for an idle GPU"),
     Excuse(r"^gpudeck free|resumable TERM|preemptible|urgent.py", "it needs a GPU"),
     Excuse(r"^gpudeck submit --gpus 2 -- torchrun", "it needs two GPUs"),
     Excuse(

@@ -1,9 +1,10 @@
-"""Measure the true SM clock of the GPUs, as a job that holds them."""
+"""Measure the true SM clock of the GPUs, as jobs that hold them."""
 
 from __future__ import annotations
 
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 
 from gpudeck.app.cli.connection import wait_for_reading
 from gpudeck.app.cli.output import print_error, print_json, print_line
@@ -14,9 +15,9 @@ from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import calibration
 from gpudeck.scheduler.protocol.calibration import ClockCalibration
-from gpudeck.scheduler.protocol.calibration_job import calibration_spec
+from gpudeck.scheduler.protocol.calibration_job import calibration_jobs
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.jobs import Done
+from gpudeck.scheduler.protocol.jobs import Done, Job
 from gpudeck.scheduler.verbs.submit import Submit
 
 FIT_S = 30.0
@@ -37,25 +38,34 @@ def run(args: Namespace) -> int:
         labels = {s.device.id: device_label(s.device) for s in snapshot.devices}
         if args.list:
             return _print(args, calibration.load(), labels)
-        job = client.send(Submit(calibration_spec(snapshot.devices)))
-        if args.json:
-            job = client.wait(job.id)
+        jobs = [client.send(Submit(each.spec)) for each in calibration_jobs(snapshot.devices)]
+    ended = [_ended(job, args) for job in jobs]
+    for job in ended:
+        if not isinstance(job.state, Done):
+            print_error(f"nothing was calibrated. See: gpudeck logs {job.id}")
+    done = [job for job in ended if isinstance(job.state, Done)]
+    found = [one for job in done for one in _stored(job)]
+    if done:
+        _print(args, found, labels)
+    return 0 if len(done) == len(jobs) else 1
+
+
+def _ended(job: Job, args: Namespace) -> Job:
+    """Show a job's progress until it ends, and return it."""
     if not args.json:
         follow(job, args)
-        with Client() as client:
-            job = client.job(job.id)
-    if not isinstance(job.state, Done):
-        print_error(f"nothing was calibrated. See: gpudeck logs {job.id}")
-        return 1
-    return _print(args, _stored(job.state.at, job.spec.gpus), labels)
+    with Client() as client:
+        return client.wait(job.id)
 
 
-def _stored(since: float, count: int) -> tuple[ClockCalibration, ...]:
-    """Return the calibrations of the job that ended at `since`, once the daemon stored them."""
+def _stored(job: Job) -> list[ClockCalibration]:
+    """Return the calibrations of a job that is done, once the daemon stored them."""
+    assert isinstance(job.state, Done)
     end = time.monotonic() + FIT_S
     while time.monotonic() < end:
-        found = tuple(c for c in calibration.load() if c.made >= since)
-        if len(found) >= count:
+        held = job.state.devices
+        found = [c for c in calibration.load() if c.made >= job.state.at and c.device in held]
+        if len(found) >= job.spec.gpus:
             return found
         time.sleep(0.2)
     with Client() as client:
@@ -66,7 +76,7 @@ def _stored(since: float, count: int) -> tuple[ClockCalibration, ...]:
     raise UserError(phrase("the daemon stored no calibration. See: gpudeck doctor"))
 
 
-def _print(args: Namespace, found: tuple[ClockCalibration, ...], labels: dict[str, str]) -> int:
+def _print(args: Namespace, found: Sequence[ClockCalibration], labels: dict[str, str]) -> int:
     if args.json:
         print_json(found)
         return 0

@@ -3,7 +3,8 @@ modules: a GPU at the hardware's edge.
 
 NVML answers as an H100 did (see `recorded_nvml`), but for who is on it: a process has the memory
 that the file `$FAKE_GPU/PID` names in bytes, from the moment the file is there until the process
-has ended. Who only draws stands in `drawing`.
+has ended. Who only draws stands in `drawing`. Where `mixed` is there, the first of two cards is one
+without counters, on which nobody is.
 """
 
 from __future__ import annotations
@@ -50,17 +51,23 @@ def install() -> None:
         used = sum(on_it().values())
         return Answer(used=used, total=TOTAL, free=TOTAL - RESERVED - used, reserved=RESERVED)
 
-    recorded = RecordedNvml()
+    mixed = (FOLDER / "mixed").exists()
+    recorded = RecordedNvml(1 + mixed)
     recorded.answers |= {
         "nvmlDeviceGetMemoryInfo": memory,
         "nvmlDeviceGetUtilizationRates": Answer(gpu=0, memory=0),
-        "nvmlDeviceGetComputeRunningProcesses": lambda _: [
-            Answer(pid=pid, usedGpuMemory=size) for pid, size in on_it().items()
+        "nvmlDeviceGetComputeRunningProcesses": lambda card: [
+            Answer(pid=pid, usedGpuMemory=size) for pid, size in on_it().items() if card == mixed
         ],
         "nvmlDeviceGetGraphicsRunningProcesses": lambda _: [
             Answer(pid=pid, usedGpuMemory=None) for pid in drawing()
         ],
     }
+    if mixed:
+        recorded.answers |= {
+            "nvmlDeviceGetName": lambda card: "NVIDIA H100" if card else "NVIDIA GeForce RTX 2080",
+            "nvmlGpmQueryDeviceSupport": lambda card: Answer(isSupportedDevice=card),
+        }
     recorded.install()
 
 

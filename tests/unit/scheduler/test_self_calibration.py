@@ -13,7 +13,7 @@ from gpudeck.language.text import Text
 from gpudeck.scheduler.protocol import calibration, paths
 from gpudeck.scheduler.protocol.busy_causes import Loaded
 from gpudeck.scheduler.protocol.calibration import UNCALIBRATED
-from gpudeck.scheduler.protocol.devices import Device, Process, Reading
+from gpudeck.scheduler.protocol.devices import Device, Reading
 from gpudeck.scheduler.protocol.jobs import Done, Job, Queued, Running, Spec
 from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Idle
 from gpudeck.scheduler.services import self_calibration
@@ -144,30 +144,34 @@ def test_without_torch_or_counters_nothing_is_queued(
     assert not world.jobs
 
 
-def test_another_job_for_a_gpu_ends_it_and_it_is_tried_again(world: World) -> None:
+def test_a_job_that_had_to_leave_is_cancelled_and_tried_again(world: World) -> None:
     world.rest(31)
-    world.add(Spec(("true",), "true", cwd="/"), Queued())
-    world.add(Spec(("true",), "true", cwd="/", gpus=1, hold=True), Queued())
-    world.rest(0.1)
-    assert not world.cancelled, "neither needs a GPU now"
-    world.add(Spec(("true",), "true", cwd="/", gpus=1), Queued())
+    assert world.jobs[0].spec.when_idle and not world.cancelled
+    world.jobs[0] = msgspec.structs.replace(world.jobs[0], state=Queued(), tries=1)
     world.rest(0.1)
     assert set(world.cancelled) == {1}
-    del world.jobs[1:]
     world.end()
     world.rest(31)
     assert len(world.jobs) == 2
 
 
-def test_a_program_on_its_gpus_ends_it_and_one_elsewhere_does_not(world: World) -> None:
+def test_cards_without_counters_are_not_held(world: World) -> None:
+    old = Device("GPU-9", 2, "NVIDIA GeForce RTX 2080", "nvidia", facts=VERSIONS)
+    world.states.insert(0, world.state(old, reading=Reading(old.id, 0.0, {})))
     world.rest(31)
-    other = Reading("", 0.0, {"tflops_gpm": 0.0}, processes=(Process(7, "blender"),))
-    world.states[1] = world.state(GPUS[1], reading=other)
-    world.rest(0.1)
-    assert not world.cancelled, "the job does not hold this GPU"
-    world.states[0] = world.state(GPUS[0], reading=other, holders=(1,))
-    world.rest(0.1)
-    assert set(world.cancelled) == {1}
+    assert [(job.spec.gpus, job.spec.gpu_type) for job in world.jobs] == [(2, "NVIDIA H100")]
+
+
+def test_a_name_that_is_part_of_another_one_is_not_relied_on(world: World) -> None:
+    older = Device("GPU-9", 2, "NVIDIA H100 PCIe", "nvidia", facts=VERSIONS)
+    world.states.append(world.state(older, reading=Reading(older.id, 0.0, {})))
+    world.rest(31)
+    world.end()
+    world.rest(31)
+    assert [(job.spec.gpus, job.spec.gpu_type) for job in world.jobs] == [
+        (1, "GPU-0"),
+        (1, "GPU-1"),
+    ]
 
 
 def test_a_job_that_cannot_start_is_given_up(world: World) -> None:
