@@ -193,6 +193,17 @@ def _so_far(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -
     return told if any(row.key == f"job{values[0]}" for row in rows.rows) else ""
 
 
+def _group(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    name, limit, paused = values
+    said = {"group": phrases.escaped(str(name), 60)}
+    told = words.text("Group {group} is paused: none of its jobs starts.", **said) if paused else ""
+    most = words.count(
+        "At most {n} job of group {group} runs at once.",
+        "At most {n} jobs of group {group} run at once.", int(number(limit)), **said,
+    )  # fmt: skip
+    return " ".join(filter(None, [told, most if limit else ""]))
+
+
 def _held(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     return words.count(
         "{n} of those waiting is held.", "{n} of those waiting are held.", int(number(values[0]))
@@ -333,6 +344,7 @@ _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "so far": _so_far,
     "usual": _usual,
     "course": _course,
+    "group": _group,
     "held": _held,
     "held besides": _held_besides,
     "since": _since,

@@ -236,6 +236,7 @@ def _known(daemon: Client) -> Known:
         (*people(), *users_of(newest)),
         getpass.getuser() if shared else "",
         tuple(dict.fromkeys(job.spec.name for job in newest if job.ended is None)),
+        sum(state.device.kind != "cpu" for state in daemon.snapshot().devices),
     )
 
 

@@ -20,6 +20,8 @@ class Known(NamedTuple):
     """Who asks, where several users have jobs."""
     active: tuple[str, ...] = ()
     """The names of jobs that have not ended."""
+    gpus: int = 0
+    """How many GPUs this machine has; 0: not known."""
 
 
 def named(letters: str, names: tuple[str, ...]) -> str:

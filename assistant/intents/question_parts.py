@@ -91,9 +91,13 @@ class QuestionParts(Values):
         }
         return tuple(names) if len(names) == 1 else ()
 
-    def _time_of(self, field: str, letters: str) -> str:
-        """Return the field of letters; a time that is still to come is no past one."""
-        return "ahead" if field == "time" and is_to_come(letters, self.now) else field
+    def _field_of(self, field: str, letters: str) -> str:
+        """Return the field of letters: a time that is still to come is no past one, and what is
+        asked of jobs about the number of no GPU is about that job."""
+        if field == "time" and is_to_come(letters, self.now):
+            return "ahead"
+        no_gpu = letters.strip().isdecimal() and 0 < self.known.gpus <= int(letters)
+        return "jobs" if field == "gpus" and no_gpu and self.subject == "jobs" else field
 
     def _pointed(self, mark: str) -> list[Target]:
         """Return the jobs that are pointed to; without any, the answer says so."""

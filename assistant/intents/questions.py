@@ -92,7 +92,7 @@ class Questions(Comparisons):
         if name not in readers:
             raise Unknown(name)
         self.subject, self.lacking = name, []
-        spans = [(self._time_of(field, letters), letters) for field, letters in self.found.spans]
+        spans = [(self._field_of(field, letters), letters) for field, letters in self.found.spans]
         self.found = self.found._replace(spans=tuple(spans))
         return readers[name]()
 

@@ -90,6 +90,10 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         context.deadline = snapshot.time + query.ahead
     if query.states == _WAITING and not query.jobs:
         found = _unheld(context, query, found)
+    if query.measure == "waited" and query.aggregate == "mean" and not query.states:
+        found = [job for job in found if job.started is not None]  # the others wait for longer
+    if query.group:
+        context.notes += _limits_of(daemon, query.group)
     measures += _told_of_states(context, query, found)
     wanted = [*measures, *(w.measure for w in query.where if w.measure not in measures)]
     wanted += [HELPERS[query.by]] if query.by in HELPERS else []
@@ -131,6 +135,13 @@ def _unheld(context: _Context, query: Query, found: list[j.Job]) -> list[j.Job]:
         return held
     context.notes += [Note("held besides", (len(held),))] if held else []
     return rest
+
+
+def _limits_of(daemon: Client, name: str) -> list[Note]:
+    """Return a note of what keeps the jobs of a group from running, if something does."""
+    groups = (state.group for state in daemon.groups() if state.group.name == name)
+    return [Note("group", (one.name, one.limit, one.paused)) for one in groups
+            if one.limit or one.paused]  # fmt: skip
 
 
 def _told_of_states(context: _Context, query: Query, found: Sequence[j.Job]) -> list[str]:

@@ -78,7 +78,7 @@ def find_debris(context: ToolContext, query: Query) -> ToolResult:
         free = words.text("{free} of {size} are free on the disk that has {home}.",
                           free=total("free"), size=total("disk"), home=home)  # fmt: skip
         return [
-            f"{opening} {free}",
+            f"{opening} {free}" if found else f"{free} {opening}",
             table(words.captions("Kind", "Size", "Unused for", "Where", "Why"), rows),
             words.text("Not searched: {places}.", places=listed(unread)) if unread else "",
             sentence(total("stopped") or ""),

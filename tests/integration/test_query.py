@@ -382,3 +382,18 @@ def test_what_idle_gpus_will_cost_rests_on_their_lowest_power(deck: Client) -> N
     rows = execute(deck, query)
     assert "the lowest of the last week" in worded(query, rows, WORDS)
     assert worded(query, rows, WORDS).startswith("The cost is ")
+
+
+def test_what_limits_a_group_stands_beside_its_jobs_and_the_wait_is_of_those_that_started(
+    deck: Client,
+) -> None:
+    deck.set_group("pairs", limit=2)
+    ended = deck.submit(python("1"), name="first", group="pairs").job
+    deck.wait(ended.id, WAIT_S)
+    deck.submit(python("1"), name="second", group="pairs", hold=True)
+    told = execute(deck, Query("jobs", group="pairs"))
+    assert "At most 2 jobs of group pairs run at once." in worded(
+        Query("jobs", group="pairs"), told, Words("en")
+    )
+    waited = execute(deck, Query("jobs", "waited", group="pairs", aggregate="mean"))
+    assert [row.key for row in waited.rows] == [f"job{ended.id}"]

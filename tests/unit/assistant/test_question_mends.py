@@ -87,6 +87,14 @@ def test_a_number_in_words_and_the_size_of_a_model_name_a_job() -> None:
     assert waiting.states == ("running", "starting", "queued")
 
 
+def test_the_number_of_no_gpu_is_that_of_a_job() -> None:
+    found = Reading((("ask jobs", 0.9),), "", frozenset(), (("gpus", "10"),), ((0, 0),), ())
+    eight = KNOWN._replace(gpus=8)
+    assert compose(found, "ask jobs", eight, State(), NOW).request == Query("jobs", jobs=(10,))
+    unknown = compose(found, "ask jobs", KNOWN, State(), NOW).request
+    assert isinstance(unknown, Query) and unknown.devices == (10,)
+
+
 def test_the_moment_of_a_peak_is_told_with_it() -> None:
     peak = of("ask gpus", "measure=power", "combine=max", time="yesterday")
     assert peak.when and peak.aggregate == "max"
