@@ -10,6 +10,7 @@ from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.request import COST, NEWEST, Order, Query, Request, Target
 from gpudeck.assistant.query.table import AGGREGATES, SUBJECTS, VERBS
 from gpudeck.language.words import Words
+from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS
 
 MAX_CHOICES = 3
 _LONGEST = 100
@@ -74,7 +75,18 @@ def _orders(order: Order, said: Words) -> list[str]:
     parts += [f"GPU {index}" for index in order.devices]
     parts += [str(one) for one in (order.group, order.place, order.command, order.workload,
                                    order.number, order.setting, order.text) if one]  # fmt: skip
-    return parts
+    said_of = order.options | order.changes
+    return parts + [_option(name, value, said) for name, value in said_of.items()]
+
+
+_LABELS = {option.name: option.label for option in JOB_OPTIONS} | {"until": "Until"}
+_NO_AMOUNTS = frozenset({"yes", "more", "less"})
+
+
+def _option(name: str, value: str, said: Words) -> str:
+    """Describe an option with its value, such as `Time limit 4h`."""
+    label = said.text(_LABELS[name]) if name in _LABELS else name
+    return label if value in _NO_AMOUNTS else f"{label} {value}"
 
 
 def _query(query: Query, said: Words) -> str:

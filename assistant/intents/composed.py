@@ -158,9 +158,18 @@ def _amends(request: Request, last: Order | None) -> bool:
     """Return whether an order changes the options of a job that is proposed, and not yet there."""
     return (
         last is not None and last.verb in _NEW_JOBS and isinstance(request, Order)
-        and request.verb == "edit" and bool(request.options) and {*request.jobs} <= {*last.jobs}
+        and request.verb == "edit" and bool(request.options or request.changes)
+        and {*request.jobs} <= {*last.jobs}
         and not (request.states or request.group or request.user)
     )  # fmt: skip
+
+
+def _merged(last: Order, request: Order) -> dict[str, dict[str, str]]:
+    """Return the options and changes of two orders; what the second one says is its own."""
+    said = {*request.options, *request.changes}
+    options = {name: value for name, value in last.options.items() if name not in said}
+    changes = {name: value for name, value in last.changes.items() if name not in said}
+    return {"options": options | request.options, "changes": changes | request.changes}
 
 
 def completing(request: Request, state: State) -> Request:
@@ -172,20 +181,27 @@ def completing(request: Request, state: State) -> Request:
     last = state.order
     if _amends(request, last):
         assert isinstance(request, Order) and last is not None
-        return replace(last, options=last.options | request.options)
+        return replace(last, **_merged(last, request))
     if not isinstance(request, Order) or last is None or last.verb != request.verb:
         return request
     targets = (request.jobs or request.states or request.group or request.devices
                or request.user)  # fmt: skip
-    said = request.options or request.number is not None or request.text or request.place
+    said = (
+        request.options
+        or request.changes
+        or request.number is not None
+        or request.text
+        or request.place
+    )
     if said and not targets:
         return replace(request, jobs=last.jobs, states=last.states, group=last.group,
                        user=last.user, exclude=last.exclude, devices=last.devices,
-                       setting=last.setting, options=last.options | request.options)  # fmt: skip
+                       setting=last.setting, **_merged(last, request))  # fmt: skip
     if not targets or said:
         return request
     devices = request.devices
     if request.verb == "book" and not {*devices} & {*last.devices}:
         devices = (*last.devices, *devices)
-    return replace(request, devices=devices, options=last.options, number=last.number,
-                   text=last.text, place=last.place, beside=last.beside)  # fmt: skip
+    return replace(request, devices=devices, options=last.options, changes=last.changes,
+                   number=last.number, text=last.text, place=last.place,
+                   beside=last.beside)  # fmt: skip

@@ -99,7 +99,10 @@ _TAKEN_BACK = re.compile(
     r"(?<=[\w`'\"”»)])\s*(?:[.…,;!]|\s[-–—]\s)[\s.…,;!]*"
     r"(?:\b(?:uh+|um+|er+|oops|sorry|wait|oh|ah|ach|actually|doch|eigentlich|en fait|bueno)\b"
     r"[\s,.…]*)*(?:no+|nope|nah|nein|nee|no|non|(?:never ?mind|rather not|don'?t|lieber nicht"
-    r"|doch nicht|vergiss es|laisse tomber|plutot pas|mejor no|olvidalo|dejalo))"
+    r"|doch nicht|vergiss es|laisse tomber|plutot pas|mejor no|olvidalo|dejalo"
+    r"|(?:(?:i'?m |i was )?(?:just |only )?(?:kidding|joking)|(?:(?:that|it) was |war |das war |"
+    r"c'etait |c'est |era |es )?(?:just |only |nur |juste |solo )?(?:a |ein |une |una )?(?:joke|"
+    r"scherz|witz|spass|blague|plaisanterie|broma|chiste))))"
     r"(?:[\s,]+(?:no|non|nein|thanks|thank you|danke|merci|gracias|sorry|wait|stop))*\s*[.!…]*$"
 )
 """`…, no?` asks for agreement, and takes nothing back."""
@@ -153,6 +156,7 @@ def doubted(request: str, found: Reading, order: Order, now: float) -> Refusal |
     """
     rest = plain(outside(request, found))
     said = [words for option, words in _OF_OPTIONS.items() if option in order.options]
+    said += [_BEHIND] * (order.beside is not None)
     against: list[tuple[Problem, re.Pattern[str]]] = [("time", _LATER)]
     if found.plain < thresholds.UNCONDITIONAL:
         against.insert(0, ("condition", _CONDITIONS))
@@ -244,6 +248,48 @@ def _lost(request: str, found: Reading, known: Known, order: Order) -> tuple[str
              if name != order.group and name.casefold() not in surely
              and is_word(name.casefold(), low)]  # fmt: skip
     return (*re.findall(r"\S*\d\S*", rest), *names)
+
+
+Span = tuple[str, str]
+"""A field with its letters."""
+
+
+def parted(request: str, found: Reading) -> tuple[tuple[Span, ...], ...]:
+    """Return the jobs or GPUs of an order by the parts of its sentence, if they are no one list.
+
+    Between two targets of a list is no more than `, job` or `and the`. In `cancel job 7; wait,
+    cancel job 8` the second part may take the first one back.
+    """
+    for field in ("jobs", "gpus"):
+        parts: list[list[Span]] = []
+        last = 0
+        for span, (first, end) in zip(found.spans, found.places, strict=True):
+            if span[0] != field or first == end:
+                continue
+            if not parts or not _joins(plain(request[last:first])):
+                parts.append([])
+            parts[-1].append(span)
+            last = end
+        if len(parts) > 1:
+            return tuple(map(tuple, parts))
+    return ()
+
+
+def _joins(text: str) -> bool:
+    """Return whether letters only join two targets of one list."""
+    return not re.search(r"[.!?…:]", text.replace("nr.", "").replace("no.", "")) and all(
+        word in _JOINING for word in re.findall(r"[^\W\d_]+", text)
+    )
+
+
+_JOINING_WORDS = """
+and und et y e or oder ou o plus sowie as well also auch aussi tambien too both please bitte
+the der die das den dem le la les l el los las on auf sur en of von de du del my mein meine
+mon mi mes mis job jobs run runs task tasks auftrag auftrage tache taches trabajo trabajos
+tarea tareas gpu gpus card cards karte karten carte cartes tarjeta tarjetas grafica graficas
+placa placas number numero nummer nr
+"""
+_JOINING = frozenset(_JOINING_WORDS.split())
 
 
 def numbers(request: str, found: Reading) -> tuple[str, ...]:

@@ -60,12 +60,37 @@ _CLOCK = (
     r"(?<!\d)(?P<hour>\d{1,2})(?:(?:[:.]|\s?h\s?)(?P<minute>\d\d))?"
     r"\s?(?P<half>[ap]\.?m\.?|uhr|heures?|h|o'?clock|horas?)?(?![\w:])"
 )
+_MONTHS = (
+    r"jan(?:uar[y]?|vier|\.)?|ene(?:ro)?", r"feb(?:ruar[y]?|rero|\.)?|f[eé]v(?:rier|\.)?",
+    r"mar(?:ch|s|zo|\.)?|m[aä]rz", r"apr(?:il|\.)?|avr(?:il|\.)?|abr(?:il)?", r"ma[iy]o?",
+    r"june?|juni|juin|junio", r"jul[iy]?|juillet|julio", r"aug(?:ust|\.)?|ao[uû]t|ago(?:sto)?",
+    r"sep(?:t(?:ember|embre|iembre|\.)?|\.)?|setiembre", r"o[ck]t(?:ober|obre|ubre|\.)?",
+    r"nov(?:ember|embre|iembre|\.)?", r"de[cz](?:ember|\.)?|d[eé]c(?:embre|\.)?|dic(?:iembre)?",
+)  # fmt: skip
+_NTH = r"(?P<{0}>\d{{1,2}})(?:st|nd|rd|th|er|\.)?"
+_IN_YEAR = r"(?:,? (?:de |del )?(?P<{0}>20\d\d))?"
+_DATE_FORMS = (
+    r"(?P<y>20\d\d)-(?P<m>\d\d)-(?P<d>\d\d)",
+    rf"{_NTH.format('d')} (?:of |de )?(?P<name>{'|'.join(_MONTHS)}){_IN_YEAR.format('y')}(?!\w)",
+    rf"(?P<name>{'|'.join(_MONTHS)}) {_NTH.format('d')}{_IN_YEAR.format('y')}(?![\w:])",
+    r"(?<!at )(?<!um )(?<!à )(?<!las )(?P<d>\d{1,2})\.(?P<m>0?[1-9]|1[0-2])\."
+    r"(?P<y>20\d\d|\d\d(?!\d|:))?(?!\w)",
+    r"(?P<d>\d{1,2})/(?P<m>\d{1,2})(?:/(?P<y>20\d\d))?(?![\w/])",
+)
+"""`2026-12-01`, `1 December 2026`, `December 1st`, `1.12.`, `1/12/2026`; not `at 8.10.`"""
+_DATES = tuple(re.compile(rf"(?<![\w./])(?:(?:the|den|dem|le|el) )?{form}") for form in _DATE_FORMS)
+_WITH_YEAR = r"\d{1,2}/\d{1,2}/20\d\d(?![\w/])"
+DATE = "(?:" + "|".join(
+    (*(re.sub(r"\?P<\w+>", "?:", form) for form in _DATE_FORMS[:-1]), _WITH_YEAR)
+) + ")"  # fmt: skip
+"""A day of the calendar, as in `_DATE_FORMS`; `1/8` alone is more often a part."""
 _AT = r"(?:at|um|gegen|[aà]|vers|a las?|las|around|by about)"
 _SAID_DAY = _DAY.replace("?P<day>", "?:")
+_TIME = r"\d{1,2}(?:(?:[:.]|\s?h\s?)\d\d)?\s?(?:[ap]\.?m\.?|uhr|heures?|h|o'?clock|horas?)?"
 MOMENT = (
-    rf"(?P<moment>(?:{_SAID_DAY},? )?(?:{_AT} )?\d{{1,2}}(?:(?:[:.]|\s?h\s?)\d\d)?"
-    r"\s?(?:[ap]\.?m\.?|uhr|heures?|h|o'?clock|horas?)?(?![\w:])"
-    rf"(?:,? (?:{_SAID_DAY}|{_PARTS}))?|\d{{4}}-\d\d-\d\d(?:[ T]\d\d:\d\d)?)"
+    rf"(?P<moment>{DATE}(?:,?[ T](?:{_AT} )?{_TIME}(?![\w:]))?"
+    rf"|(?:{_SAID_DAY},? )?(?:{_AT} )?{_TIME}(?![\w:])"
+    rf"(?:,? (?:{_SAID_DAY}|{_PARTS}|(?:on |am |le |el )?(?:the )?{DATE}))?)"
 )
 
 
@@ -164,6 +189,13 @@ def is_day(text: str) -> bool:
     return re.fullmatch(rf"(?:[\w']+ )?{_DAY}", text.strip().casefold()) is not None
 
 
+def is_whole_day(text: str) -> bool:
+    """Return whether a text names a day and no part of it, with a word such as `for` at most."""
+    days = "|".join((*_DAYS.values(), *_WEEKDAYS))
+    said = text.strip().casefold()
+    return re.fullmatch(rf"(?:[\w']+ )?(?:{days})", said) is not None and not is_evening(said)
+
+
 def is_evening(text: str) -> bool:
     """Return whether a text names an evening or a night of today, which may be to come."""
     return re.search(_EVENING, text.casefold()) is not None
@@ -225,14 +257,45 @@ def span_ahead(text: str, now: float) -> tuple[float, float] | None:
     return max(begin.timestamp(), now), end.timestamp()
 
 
+_OF_DAY = re.compile(rf"\d|{_LATE.pattern}|{_EARLY.pattern}|{'|'.join(_POINTS.values())}")
+"""A time of the day, or a part of it."""
+
+
+def dated(text: str, now: float) -> tuple[datetime | None, str]:
+    """Return the midnight of the date that a text names, and the text without it.
+
+    A date without a year is the next one, today included; of two numbers the first is the day,
+    unless it is none. Raises ValueError for a day that there is not, or that is past.
+    """
+    said = text.strip().casefold()
+    today = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
+    for pattern in _DATES:
+        if (found := pattern.search(said)) is None:
+            continue
+        part = found.groupdict()
+        day, month = int(part["d"]), int(part.get("m") or 0)
+        if name := part.get("name"):
+            month = next(n for n, words in enumerate(_MONTHS, 1) if re.fullmatch(words, name))
+        if month > 12 >= day:  # 12/25 is in the order of the United States
+            day, month = month, day
+        year = int(part.get("y") or today.year)
+        at = datetime(year + 2000 * (year < 100), month, day)
+        if not part.get("y") and at < today:
+            at = datetime(year + 1, month, day)
+        if at < today:
+            raise ValueError(text)
+        return at, f"{said[: found.start()]} {said[found.end() :]}"
+    return None, said
+
+
 def moment_of(text: str, now: float) -> str:
     """Return the next moment that a text names, such as `2026-12-01 08:00`, in local time.
 
-    Raises ValueError if it is none.
+    A date alone stays one, such as `2026-12-01`. Raises ValueError if it is none.
     """
-    said = text.strip().casefold()
-    if re.fullmatch(r"\d{4}-\d\d-\d\d([ t]\d\d:\d\d)?", said):
-        return said.replace("t", " ")
+    date, said = dated(text, now)
+    if date is not None and not _OF_DAY.search(said):
+        return f"{date:%Y-%m-%d}"
     for clock_time, words in _POINTS.items():
         said = re.sub(words, clock_time, said)
     in_numbers = with_digits(said)
@@ -254,6 +317,8 @@ def moment_of(text: str, now: float) -> str:
     local = datetime.fromtimestamp(now)
     at = local.replace(hour=hour % 24, minute=minute, second=0, microsecond=0)
     at += timedelta(days=hour // 24)
+    if date is not None:
+        return f"{at.replace(year=date.year, month=date.month, day=date.day):%Y-%m-%d %H:%M}"
     named = day["day"] if day is not None else ""
     weekday = next((i for i, words in enumerate(_WEEKDAYS) if re.fullmatch(words, named)), None)
     if weekday is not None:

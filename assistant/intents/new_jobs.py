@@ -22,6 +22,8 @@ from gpudeck.assistant.reader.reading import Reading
 from gpudeck.scheduler.protocol.errors import UserError
 
 _WORD = re.compile(r"[^\s,;.!?:()¡¿]+")
+_NAMES_PROGRAM = re.compile(r"[^\W_]")
+"""A command has a letter or a digit."""
 _PLAIN = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*['’]?")
 
 
@@ -30,7 +32,10 @@ def new_job(
 ) -> Order | Refusal:
     """Return the order for a new job, or why it is not proposed. The arguments are `compose`'s."""
     job = read_submission(request, known.jobs, now)
-    commands = [letters for field, letters in found.spans if field == "command"]
+    if job.command and not _NAMES_PROGRAM.search(job.command):
+        job = job._replace(command="", unread=(job.command,))
+    commands = [letters for field, letters in found.spans
+                if field == "command" and _NAMES_PROGRAM.search(letters)]  # fmt: skip
     late = bool(job.unread) and _begins_sooner(job.command, commands)
     if late or _ends_sooner(job.command, request, found):
         job = job._replace(command=_bare(commands[0]))

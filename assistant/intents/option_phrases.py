@@ -12,6 +12,7 @@ from functools import cache
 from typing import NamedTuple
 
 from gpudeck.assistant.intents.moments import (
+    DATE,
     LENGTH,
     MOMENT,
     NUMBER,
@@ -118,6 +119,20 @@ _LEVELS = (
     r"(?:high(?:est)?|urgent|low(?:est)?|normal|hoh[er]+|hoch|niedrig(?:er|e|ste)?|normaler?|haute"
     r"|basse|normale|alta|baja)"
 )
+_MAY_BE = (
+    r"(?:(?:(?:it|this|the job|that) )?(?:may|can|could) be "
+    r"|(?:(?:er|es|sie|der job|der auftrag) )?"
+    r"(?:darf|kann|darfst du|kannst du) (?:(?:er|es|sie|ihn) )?"
+    r"|(?:(?:il|elle|[cç]a|on) )?(?:peut|peux)(?: l')?(?: [eê]tre)? |(?:qui peut [eê]tre )"
+    r"|(?:(?:se |lo )?pueden? |puede(?:s)? (?:ser )?))"
+)
+_TAKEN_OFF = (
+    r"interrupted|suspended|evicted|pre-?empted|paused|unterbrochen|ausgelagert|verdr[aä]ngt"
+    r"|pausiert|suspendiert|unterbrechen|interrompue?|suspendue?|pr[eé]empt[eé]e?|[eé]vinc[eé]e?"
+    r"|mise? en pause|interrumpid[oa]|suspendid[oa]|desalojad[oa]|pausad[oa]|interrumpir(?:se|lo)?"
+    r"|suspender(?:se|lo)?|desalojar(?:se|lo)?|pausar(?:se|lo)?"
+)
+"""What may happen to a job that is preemptible."""
 _FIXED = (
     *_rule("after_any", "jobs", rf"{_AFTER}{_JOB_WORDS} (?P<jobs>@JOBS){_DONE}{_OR_NOT}"),
     *_rule("after", "jobs", rf"{_AFTER}{_JOB_WORDS} ?(?P<jobs>@JOBS){_DONE}"),
@@ -149,7 +164,8 @@ _FIXED = (
         r"|fr[uü]hestens(?: um)?|pas avant|[aà] partir de|d[eè]s|no antes de|a partir de|desde)"
         rf" {MOMENT}",
         r"(?=tomorrow|tonight|today|morgen|heute|demain|ce soir|cette nuit|aujourd|ma[nñ]ana"
-        rf"|esta noche|hoy|\d{{4}}-){MOMENT}",
+        rf"|esta noche|hoy){MOMENT}",
+        rf"(?:(?:on|am|le|el) (?:the )?)?(?={DATE}){MOMENT}",
         rf"(?:at|um|gegen|[aà]|vers|a las?) {MOMENT}",
     ),
     *_rule(
@@ -174,6 +190,7 @@ _FIXED = (
     ),
     *_rule(
         "name", "name",
+        rf"(?:and |with )?(?:the |a |der |le |el )?(?:job )?(?:name|nom|nombre):? {_NAME}",
         rf"(?:and )?(?:named|called|name it|call it|with the name|unter dem namen|mit dem namen"
         rf"|namens|nenn(?:e)? (?:ihn|es)|nomm[eé]e?|appel[eé]e?|appelle[- ]le|sous le nom(?: de)?"
         rf"|avec le nom|llamad[oa]|ll[aá]mal[oa]|con el nombre(?: de)?) {_NAME}",
@@ -189,8 +206,9 @@ _FIXED = (
     ),
     *_rule(
         "gpu_type", "text",
-        r"(?:on|auf|sur|en) (?:an?|einer?|une?|una) (?P<text>(?:rtx |gtx )?[a-z]{0,3}\d{2,4}"
-        r"(?: ?(?:ti|super))?)",
+        r"(?:on|auf|sur|en) (?:an?|the|einer?|der|une?|la|le|una) "
+        r"(?P<text>(?:(?:nvidia|geforce|tesla|quadro|rtx|gtx) )*"
+        r"(?:[a-z]{0,3}\d{3,4}|[a-z]{1,3}\d{2,4})(?: ?(?:ti|super))?)",
     ),
     *_rule(
         "host_memory", "size",
@@ -207,8 +225,12 @@ _FIXED = (
     ),
     *_rule(
         "preemptible", "yes",
-        r"(?:and |und |et |y )?(?:(?:make it |as )?pre-?emptible|it can be pre-?empted"
-        r"|unterbrechbar|pr[eé]emptible|interrompible|interrumpible)",
+        rf"(?:and |und |et |y |,)?{_MAY_BE}(?:{_TAKEN_OFF})(?: werden)?",
+        r"(?:and |und |et |y )?(?:(?:make (?:it|this) |(?:it|this) (?:is|should be) |es ist "
+        r"|il est |elle est |es |en mode |in |mark(?:ed)? )?(?:as |als |comme |como )?)"
+        r"(?:(?:pre-?empt[ai]ble|interruptible|interruptable|evictable|suspend[ai]ble|unterbrechbar"
+        r"|verdr[aä]ngbar|pausierbar|pr[eé]emptible|interruptible|interrompible|suspendable"
+        r"|interrumpible|desalojable|suspendible|expulsable)(?: job| mode| modus)?)",
     ),
 )  # fmt: skip
 

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from gpudeck.assistant.intents.moments import LENGTH, is_day, is_evening, length_of
+from gpudeck.assistant.intents import amounts
+from gpudeck.assistant.intents.moments import (
+    LENGTH,
+    is_day,
+    is_evening,
+    is_whole_day,
+    length_of,
+    with_digits,
+)
 from gpudeck.assistant.intents.names import named
 from gpudeck.assistant.intents.setting_words import value_in
 from gpudeck.assistant.intents.thresholds import PLAIN
@@ -25,9 +33,20 @@ _DEADLINE = re.compile(
 )
 """It stands before a moment by which a job shall have ended."""
 _ENDING = re.compile(
-    r"(?i)\b(?:job|termin|finish|end(?:s|ed)?\b|done|over\b|fertig|beendet|fini|acab|through\b)"
+    r"(?i)\b(?:job|termin|finish|end(?:e|s|ed)?\b|done|over\b|fertig|beendet|fini|fin\b|final\b"
+    r"|acab|through\b)"
 )
 """A word for the end of a job, which is no moment that is known."""
+_UNTIL_END = re.compile(
+    rf"(?i)\b(?:until|till|bis|jusqu|hasta)\b[^,.;]*{_ENDING.pattern[4:]}[^,.;]*$"
+)
+"""It stands before a number that is the job that ends: `hasta que termine el 14`."""
+_HAS_ENDED = re.compile(rf"(?i)\s+(?:\w+\s+)?{_ENDING.pattern[4:].replace('job|', '')}")
+"""It stands behind one: `14 is done`."""
+_BEFORE = re.compile(
+    r"(?i)(?<!\w)(?:before|ahead of|in front of|vor|avant|devant|antes|delante)(?: de[l]?)?"
+    r"(?: (?:job|the|le|el|la|dem|den|des|du))*\s*$"
+)
 _SOON = re.compile(rf"(?:in|dans|en|dentro de) {LENGTH}", re.IGNORECASE)
 _FROM_TO = re.compile(
     r"(?P<from>(?!.*\d{4}-\d\d).*?\d(?:[:h]\d\d)?) ?[-–] ?(?P<to>\d{1,2}(?:[:h]\d\d)?.*)"
@@ -35,6 +54,11 @@ _FROM_TO = re.compile(
 """A time and its end in one, such as `tomorrow 9-13`."""
 _NUMBERS = {"limit": "number", "acknowledge": "alert", "kill": "pid", "book": "count"}
 """The field that is the number of an order."""
+_OF_ONE_JOB = frozenset({"retry", "edit"})
+"""Verbs of orders that may say an amount in relation to what a job has."""
+_SINGLE = ("begin", "from", "until", "timeout", "count", "memory", "retries", "name", "user",
+           "gpu_type")  # fmt: skip
+"""Fields of which an order has one value."""
 OF_NEW_JOBS = frozenset({"command", "count", "gpus", "gpu_type", "memory", "host_memory", "cpus",
                          "timeout", "retries", "priority", "name", "group", "tag", "after",
                          "after_any", "begin"})  # fmt: skip
@@ -50,6 +74,38 @@ class Orders(Values):
         Raises:
             Unread: A part of it has no value, or no order has a place for it.
         """
+        self._refuse_other_times(name)
+        self._refuse_two_values()
+        jobs, group = self._targets()
+        to_group = (
+            name == "edit"
+            and bool(self.letters("group"))
+            and bool(jobs or self.marked("jobs") or self.letters("jobs"))
+        )
+        group = "" if to_group or name in ("book", "unbook") else group
+        verb = self._verb_of(name, bool(group))
+        if self.letters("jobs") and self.state.order is not None and self.state.order.verb == verb:
+            jobs = self._corrected(jobs)
+        exclude, states = self._which(verb, jobs, group)
+        order = Order(
+            verb, jobs=jobs, group=group, exclude=exclude, states=states,
+            devices=self._gpus_of_order(verb, named=bool(jobs)),
+            options=self._options(verb, to_group=to_group),
+            changes=self.relations() if verb in _OF_ONE_JOB else {},
+            place=self._place() if verb == "move" else "",
+            beside=self._beside() if verb == "move" else None,
+            number=self._number_of(verb), text=self._text(verb), command=self._flags(verb),
+            setting=self.setting() if verb == "set" else "",
+            user=self.user() if verb != "kill" else "",
+        )  # fmt: skip
+        for field in ("devices", "group", "states", "jobs", "user", "exclude"):
+            if getattr(order, field) and field not in VERBS[verb].takes:
+                raise Unread(field)
+        self.refuse_rest()
+        return order
+
+    def _refuse_other_times(self, name: str) -> None:
+        """Refuse what no order has a place for: later times, conditions, and parts of questions."""
         self.refuse(
             *(["at"] if name != "resume" else []),
             "if",
@@ -61,36 +117,26 @@ class Orders(Values):
             "by",
             *(["time"] if name != "unbook" and not self._is_past(name) else []),
         )
-        jobs, group = self._targets()
-        to_group = (
-            name == "edit"
-            and bool(self.letters("group"))
-            and bool(jobs or self.marked("jobs") or self.letters("jobs"))
-        )
-        group = "" if to_group or name in ("book", "unbook") else group
-        verb = self._verb_of(name, bool(group))
-        if self.letters("jobs") and self.state.order is not None and self.state.order.verb == verb:
-            jobs = self._corrected(jobs)
+
+    def _refuse_two_values(self) -> None:
+        """Refuse two values of what has one: the second may take the first back."""
+        for field in _SINGLE:
+            said = [letters for name, letters in self.found.spans if name == field]
+            if field == "memory":  # its amount may be apart from its noun
+                said = [letters for letters in said if re.search(r"\d", letters)]
+            if len(said) > 1 and not (field in ("begin", "from") and is_day(said[0])):
+                raise Unread(said[1])
+
+    def _which(
+        self, verb: str, jobs: tuple[Target, ...], group: str
+    ) -> tuple[tuple[Target, ...], tuple[str, ...]]:
+        """Return the jobs that an order leaves out, and the states of those that it is for."""
         exclude, states = self.jobs("except"), self._states()
         if exclude and jobs and not (self.letters("jobs") or {*exclude} & {*jobs} or states):
             raise Unread("")  # "it" without another job is a correction that was not understood
         if "@all" in self.marked("jobs") and not (states or group):
             states = VERBS[verb].states
-        order = Order(
-            verb, jobs=jobs, group=group, exclude=exclude, states=states,
-            devices=self._gpus_of_order(verb, named=bool(jobs)),
-            options=self._options(verb, to_group=to_group),
-            place=self._place() if verb == "move" else "",
-            beside=next(iter(self.jobs("beside")), None) if verb == "move" else None,
-            number=self._number_of(verb), text=self._text(verb), command=self._flags(verb),
-            setting=self.setting() if verb == "set" else "",
-            user=self.user() if verb != "kill" else "",
-        )  # fmt: skip
-        for field in ("devices", "group", "states", "jobs", "user", "exclude"):
-            if getattr(order, field) and field not in VERBS[verb].takes:
-                raise Unread(field)
-        self.refuse_rest()
-        return order
+        return exclude, states
 
     def _is_past(self, name: str) -> bool:
         """Return whether a time only says of a job that is named when it failed or ran today.
@@ -142,6 +188,8 @@ class Orders(Values):
             if name == "resume" and self.letters("at"):
                 return "hold"  # until that moment
             return pause if group and not self.marked("states") else self._pausing(hold, pause)
+        if name == "edit" and self.letters("beside"):
+            return "move"
         if name not in _VERBS:
             raise Unread(name)
         return _VERBS[name]
@@ -149,7 +197,15 @@ class Orders(Values):
     def _place(self) -> str:
         """Return a place in the queue; up is at its begin."""
         place = (self.marked("place") or [""])[0]
+        if beside := self.letters("beside") or self.letters("after"):
+            self.letters("priority")  # "bump 12 so it goes right after 10"
+            is_before = _BEFORE.search(self.text.partition(beside[0])[0]) is not None
+            place = place if place in ("before", "after") else ("after", "before")[is_before]
         return {"up": "first", "down": "last"}.get(place, place)
+
+    def _beside(self) -> Target | None:
+        """Return the job before or behind which one shall run."""
+        return next(iter((*self.jobs("beside"), *self.jobs("after"))), None)
 
     def _states(self) -> tuple[str, ...]:
         named = {"failed": ("failed", "lost"), "done": ("done",)}
@@ -212,7 +268,9 @@ class Orders(Values):
     def _until(self) -> dict[str, str]:
         """Return until when jobs are held."""
         if until := self.letters("until") or self.letters("at"):
-            if _ENDING.search(until[0]):
+            before, _, behind = self.text.partition(until[0])
+            if (_ENDING.search(until[0]) or _UNTIL_END.search(before)
+                    or _HAS_ENDED.match(behind)):  # fmt: skip
                 raise Unread(until[0])
             soon = _SOON.fullmatch(until[0])
             return {"until": f"+{length_of(soon['length'])}" if soon else self._day(until[0])}
@@ -265,7 +323,7 @@ class Orders(Values):
 
     def _of_job(self) -> dict[str, str]:
         """Return the options of a job."""
-        if not self.letters("priority"):
+        if not (self.letters("priority") or self._says_amount()):
             self.refuse("change")
         self.refuse("workload", "array", "folder", "cpus", "host_memory",
                      "notes")  # fmt: skip
@@ -273,18 +331,60 @@ class Orders(Values):
 
     def said_of_job(self) -> dict[str, str]:
         """Return the options of a job whose letters were found. Raises Unread."""
-        level, name = self.priority(), self.letters("name")
-        lengths = self.letters("timeout") or self.letters("duration")
+        level, name = None, self.letters("name")
+        if self.letters("priority") or not self._says_amount():
+            level = self.priority()
+        related, lengths = self.relations(), self._lengths()
         found = {
-            "gpus": self.number("count"), "retries": self.number("retries"), "priority": level,
+            "gpus": self.number("count") if "gpus" not in related else None,
+            "retries": self.number("retries"), "priority": level,
             "after": ",".join(map(str, self.jobs("after"))) or None,
             "after_any": ",".join(map(str, self.jobs("after_any"))) or None,
-            "memory": self.size_option("memory") or None,
-            "timeout": self.length(lengths[0]) if lengths else None,
-            "begin": self._begin(),
+            "memory": None if "memory" in related else self.size_option("memory") or None,
+            "timeout": self.length(lengths[0]) if lengths and "timeout" not in related else None,
+            "begin": None if "begin" in related else self._begin(),
             "name": name[0] if name else None,
         }  # fmt: skip
         return {option: str(value) for option, value in found.items() if value is not None}
+
+    def _says_amount(self) -> bool:
+        """Return whether an amount, or what has one, is said of which there can be more."""
+        return any(map(self.letters, ("memory", "timeout", "duration", "begin", "count")))
+
+    def relations(self) -> dict[str, str]:
+        """Return what is said in relation to what a job has, as `Order.changes` holds it."""
+        marked, lengths = self.marked("change"), self._lengths()
+        said = {"memory": self.letters("memory"), "begin": self._delays(), "timeout": lengths,
+                "gpus": self.letters("count")}  # fmt: skip
+        found = {}
+        for option, letters in said.items():
+            amount = " ".join(letters)
+            times = amounts.factor(amount)
+            if times is not None:
+                found[option] = f"x{times:g}"
+            elif amount and marked and not amounts.has_number(amount):
+                found[option] = marked[0]
+            elif amount and (sign := amounts.sign(self.text, letters[0], marked)):
+                found[option] = f"{sign}{self._amount(option, letters[0])}"
+        return found
+
+    def _amount(self, option: str, letters: str) -> str:
+        """Return an amount of memory, of time or of GPUs. Raises Unread."""
+        if option == "memory":
+            return self.size_option("memory")
+        said = amounts.bare(letters)
+        return re.sub(r"\D.*", "", with_digits(said)) if option == "gpus" else self.length(said)
+
+    def _delays(self) -> list[str]:
+        """Return the lengths of time by which a job shall begin later or earlier."""
+        said = (*self.letters("begin"), *self.letters("timeout"), *self.letters("duration"))
+        return [letters for letters in said if amounts.is_of_clock(letters)]
+
+    def _lengths(self) -> list[str]:
+        """Return how long a job may run."""
+        delays = self._delays()
+        said = self.letters("timeout") or self.letters("duration")
+        return [letters for letters in said if letters not in delays]
 
     def _begin(self) -> str | None:
         """Return when a job shall start: a moment, or so long from now, as in `in 2 hours`.
@@ -339,7 +439,15 @@ class Orders(Values):
                 raise
             return self.moment(f"{letters} {last[11:]}", after)
 
+    def _whole_day(self, letters: str) -> dict[str, str]:
+        """Return the begin and the end of a day; what is left of today begins now."""
+        last = datetime.fromisoformat(self.moment(f"{letters} 23:59")).date()
+        until = {"until": f"{last + timedelta(days=1):%Y-%m-%d}"}
+        is_today = last == datetime.fromtimestamp(self.now).date()
+        return until if is_today else {"begin": f"{last:%Y-%m-%d}", **until}
+
     def _booking(self) -> dict[str, str]:
+        """Return from when to when GPUs are kept, and for which group."""
         found: dict[str, str] = {}
         last = self.state.order.options if self.state.order is not None else {}
         begin, until = self.letters("from"), self.letters("until")
@@ -347,7 +455,9 @@ class Orders(Values):
             begin, until = [both["from"]], [both["to"]]
         which = self.letters("gpus") or self.letters("count")
         ends = until or last or self.letters("duration")
-        if begin and which and not ends and is_day(begin[0]):
+        if begin and which and not ends and is_whole_day(begin[0]):
+            found |= self._whole_day(begin[0])
+        elif begin and which and not ends and is_day(begin[0]):
             found["begin"] = self._day(begin[0])  # the answer asks for its end
         elif begin:
             found["begin"] = self._moment(begin[0], last.get("begin", ""))

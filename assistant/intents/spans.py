@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gpudeck.assistant.intents import amounts
 from gpudeck.assistant.intents.names import Known, is_word
 from gpudeck.assistant.intents.thresholds import FILLER
 from gpudeck.assistant.intents.tokens import JOIN
@@ -28,13 +29,28 @@ _NUMBERING = r"(?:\s*(?:#|:|number|numbers|no\.?|nr\.?|nummer|num[eé]ro|n[uú]m
 _TO = r"(?:\s*(?:-|–|\.\.)\s*|\s+(?:to|through|thru|bis|[aà]|au|al?|hasta)\s+)"
 _ONE = (
     r"#?\d{1,9}(?![\w:%°]|[.,/]\d|\s?(?:gb|gib|mb|mib|tb|gigs?|°|degrees?|watts?|w\b|%"
-    r"|uhr|o'?clock|am\b|pm\b|heures?|horas?))"
+    r"|uhr|o'?clock|am\b|pm\b|h\b|(?:hours?|hrs?|min(?:utes?|uten|utos?)?|stunden?|days?|tagen?"
+    r"|jours?|d[ií]as?|heures?|horas?|times|mal|fois|veces|x)\b))"
 )
 _LIST = (
     rf"{_ONE}(?:{_TO}{_ONE}|{JOIN.pattern}(?:(?:{_GPU}|{_JOB}"
     r"|the|die|der|den|le|la|les|el|los|las)\s+)*"
     rf"{_ONE})*"
 )
+_PROGRAM_OF = re.compile(
+    rf"(?<!\w){_PROCESS}\s+(?P<list>(?=\S*[^\W\d_])(?=\S*[\d._])[\w./+-]*[\w+])(?!\w)",
+    re.IGNORECASE,
+)
+"""The name of a process that no sentence has as a word: `process python3.11`."""
+_RIGHT_BESIDE = re.compile(
+    r"(?<!\w)(?:right|directly|immediately|just|straight|direkt|unmittelbar|gleich|juste"
+    r"|directement|immédiatement|justo|directamente|inmediatamente) (?:after|behind|before"
+    r"|in front of|ahead of|nach|hinter|vor|après|derrière|avant|devant"
+    r"|(?:después|detrás|antes|delante) del?)"
+    rf" (?:(?:{_JOB}|the|le|la|el|dem|den|number|nummer) )*(?P<list>{_ONE})",
+    re.IGNORECASE,
+)
+"""A place in the queue next to that of a job: `right after 10`."""
 _UNIT = re.compile(
     r"(?i)\s?(?:°|%|(?:grad|degrees?|degr[eé]s?|grados?|watts?|w|percent|prozent|gi?b|kwh)\b)"
 )
@@ -57,7 +73,17 @@ _END = re.compile(
 _OF_NUMBERS = frozenset({"jobs", "gpus", "pid", "except", "after", "after_any", "beside"})
 _WHOLE = frozenset({"command", "notes", "words", "folder", "name", "if"})
 """Fields whose letters are left alone."""
+_OF_MODEL = frozenset({"gpus", "gpu_type"})
+_MODEL = re.compile(
+    r"(?i)(?:(?:nvidia|geforce|tesla|quadro|radeon|instinct|rtx|gtx|rx)\s)+\S*\d{2}\S*"
+)
+"""The model of a GPU in several words."""
+_DAY_AND_MONTH = re.compile(r"(?<![\d.:])(?<!um )(?<!at )\d{1,2}\.(?:0?[1-9]|1[0-2])$")
 _MOMENTS = frozenset({"until", "from", "begin", "at"})
+_PLACING = frozenset({"order edit", "order move"})
+_OF_AMOUNTS = frozenset({"order retry", "order edit"})
+_AMOUNTS = frozenset({"memory", "timeout", "duration", "begin", "count"})
+_MIXED = re.compile(r"[^\W\d_]\d|\d[^\W\d_]")
 _TAKES_SIZE = frozenset({"ask capacity", "order retry", "order edit", "order submit"})
 _BARE_OF = {
     "gpus": frozenset({"ask gpus", "order drain", "order undrain", "order book", "order free"}),
@@ -80,13 +106,19 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
         for (field, _), (first, last) in zip(found.spans, found.places, strict=True)
         if field != "gpus" or not _UNIT.match(request[last:])
     ]
+    if found.head == "order kill":  # the command of a process is its name
+        parts = [part._replace(field="pid") if part.field == "command" else part for part in parts]
     found_fields = {part.field for part in parts}
     for (field, first, last), has_noun in _certain(request, found.head):
         over = [part for part in parts if part.first < last and part.last > first]
         apart = not (has_noun or over)
         if apart and (field in found_fields or _is_filler(found, first, last)):
             continue  # "again, but with seed 42", or "113! and 131 goes on"
-        if any(part.field in _WHOLE or (not has_noun and part.field != field) for part in over):
+        if any(
+            (part.field in _WHOLE and not (first < part.first or part.last < last))
+            or (not has_noun and part.field != field)
+            for part in over
+        ):
             continue
         wider = [part for part in over if part.first < first or part.last > last]
         if not has_noun and any(part.field == field == "jobs" for part in wider):
@@ -94,11 +126,16 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
         kept = next((part.field for part in over if part.field in _OF_NUMBERS), "")
         chosen = kept if kept not in ("", "jobs", "gpus") else field
         parts = [part for part in parts if part not in over]
-        parts += [_Part(chosen, first + a, first + b) for a, b in _split(request[first:last])]
+        listed = chosen in _OF_NUMBERS and not _MIXED.search(request[first:last])
+        places = _split(request[first:last]) if listed else [(0, last - first)]
+        parts += [_Part(chosen, first + a, first + b) for a, b in places]
+    if found.head in _OF_AMOUNTS:
+        parts = [*_with_relations(request, parts)]
     if found.head == "order note":
         parts = [*_note(request, parts)]
     if found.head == "order pause":
         parts = [_until(request, part) for part in parts]
+    parts = [_dated(request, part) for part in parts]
     parts += _names(request, found, parts, known)
     parts = _joined(request, _whole_times(request, sorted(parts, key=lambda part: part.first)))
     return found._replace(
@@ -119,6 +156,21 @@ def _note(request: str, parts: list[_Part]) -> Iterator[_Part]:
     yield from parts
 
 
+def _with_relations(request: str, parts: list[_Part]) -> Iterator[_Part]:
+    """Yield the parts, amounts with what says that they are added to another."""
+    end = 0
+    for part in sorted(parts, key=lambda part: part.first):
+        if part.first < end:
+            continue  # within a wider amount
+        if part.field in _AMOUNTS:
+            first, last = amounts.widened(request, part.first, part.last)
+            yield part._replace(first=max(first, end), last=last)
+            end = last
+        else:
+            end = part.last
+            yield part
+
+
 def _is_filler(found: Reading, first: int, last: int) -> bool:
     """Return whether the encoder is sure that letters, which have no field, need none."""
     within = [one.filler for one in found.loose if one.first < last and one.last > first]
@@ -129,6 +181,15 @@ def _until(request: str, part: _Part) -> _Part:
     """Return a later time as the end of a pause, if a word for an end stands before it."""
     ends = part.field == "at" and _END.search(request[: part.first]) is not None
     return part._replace(field="until") if ends else part
+
+
+def _dated(request: str, part: _Part) -> _Part:
+    """Return a time with the full stop that makes it a date: `1.12.`."""
+    letters = request[part.first : part.last]
+    is_date = part.field in _MOMENTS and _DAY_AND_MONTH.search(letters) is not None
+    return (
+        part._replace(last=part.last + 1) if is_date and request[part.last :][:1] == "." else part
+    )
 
 
 def _whole_times(request: str, parts: list[_Part]) -> list[_Part]:
@@ -149,12 +210,17 @@ def _whole_times(request: str, parts: list[_Part]) -> list[_Part]:
 def _joined(request: str, parts: list[_Part]) -> list[_Part]:
     """Return parts in which a time is one that was found in two pieces with nothing between.
 
-    A time that delays an order stays as it is: what has one is proposed by its letters alone.
+    So is the model of a GPU, as in `RTX 4090`. A time that delays an order stays as it is: what has
+    one is proposed by its letters alone.
     """
     made: list[_Part] = []
     for part in parts:
         last = made[-1] if made else None
-        follows = last is not None and last.field == part.field in _MOMENTS - {"at"}
+        follows = last is not None and (
+            last.field == part.field in _MOMENTS - {"at"}
+            or (last.field in _OF_MODEL and part.field in _OF_MODEL
+                and _MODEL.fullmatch(request[last.first : part.last]) is not None)
+        )  # fmt: skip
         if last is not None and follows and not request[last.last : part.first].strip():
             made[-1] = last._replace(last=part.last)
         else:
@@ -177,7 +243,14 @@ def _certain(request: str, head: str) -> Iterator[tuple[_Part, bool]]:
         return True
 
     forms = [*_FORMS, ("count", _COUNT)]
+    if head == "order kill":
+        forms.insert(0, ("pid", _PROGRAM_OF))
+    if head in _PLACING:
+        forms.insert(0, ("beside", _RIGHT_BESIDE))
+    if head in _OF_AMOUNTS:
+        forms.insert(0, ("count", amounts.MORE_GPUS))
     if head in _TAKES_SIZE:
+        forms.insert(0, ("memory", amounts.MULTIPLE_OF_MEMORY))
         forms.append(("memory", _SIZE))
     bare = next((field for field, heads in _BARE_OF.items() if head in heads), "")
     if bare and head.startswith("order"):
@@ -185,7 +258,7 @@ def _certain(request: str, head: str) -> Iterator[tuple[_Part, bool]]:
     for field, pattern in forms:
         for match in pattern.finditer(request):
             if free(match):
-                yield _Part(field, *match.span("list")), (field, pattern) in _FORMS
+                yield _Part(field, *match.span("list")), pattern not in (_COUNT, _SIZE, _BARE)
 
 
 def _split(letters: str) -> Iterator[tuple[int, int]]:

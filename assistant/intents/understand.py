@@ -7,11 +7,12 @@ as likely, the person chooses among at most three plain sentences.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpudeck.assistant.intents import guards
+from gpudeck.assistant.intents import guards, two_requests
 from gpudeck.assistant.intents.callings import alternatives
 from gpudeck.assistant.intents.choices import MAX_CHOICES
 from gpudeck.assistant.intents.code_requests import read_code_request
@@ -54,11 +55,6 @@ _WITHOUT_TARGET = frozenset({"undo", "pause", "resume", "hold", "release"})
 """Orders that may be for the last action, or for the whole queue."""
 _SHOWN = frozenset({"order report", "order export", "order open"})
 """Orders that show something, as an answer does."""
-_JOINS = re.compile(
-    r"(?i)\s*[,;]?\s+(?:and|und|et|y|then|dann|puis|luego|&|sowie|plus)\s+(?:then |dann |also "
-    r"|auch |aussi )?|[?;.!,]\s+"
-)
-_MOST_JOINS = 4
 _LACKING: dict[tuple[str, str], guards.Problem] = {
     ("order edit", "change"): "change", ("order retry", "change"): "change",
     ("order retry", "value"): "arguments", ("order retry", "notes"): "arguments",
@@ -201,7 +197,7 @@ class _Interpreter:
     def read(self) -> Understood:
         """Return what the encoder reads, as far as no guard is against it."""
         found = self.found
-        if self._is_two(found) and (both := self._both(found)) is not None:
+        if two_requests.are_asked(found) and (both := self._both(found)) is not None:
             return both
         kind, _, name = found.head.partition(" ")
         if found.head == "talk yes" and found.chance >= SURE and self.state.planned is not None:
@@ -231,7 +227,8 @@ class _Interpreter:
         clear = found.chance * found.certainty >= CLEAR or found.head == "manual"
         named = _is_named(best.request, found) or _is_for_queue(best.request, found)
         clear = clear or (alone and found.chance >= CERTAIN and named)
-        if best.head == found.head and found.chance >= enough and clear and not several:
+        chance = found.chance + _chance_of_same(found, composed)
+        if best.head == found.head and chance >= enough and clear and not several:
             return self._decided(found, best)
         ordered = found.head.startswith("order") and found.head not in _SHOWN
         likely = (alone and not ordered) or (best.head == found.head and found.chance >= GUESSED)
@@ -267,6 +264,8 @@ class _Interpreter:
         if not (_is_said(order, self.request, self.state) and states <= self.found.marks):
             return Understood(None, self.language, refusal=Refusal("target"))
         against = self._against(self.found, order) or _conditional(self.found)
+        if guards.parted(self.request, self.found):
+            against = against or Refusal("several")
         if against is not None:
             return Understood(None, self.language, refusal=against)
         supposed = guards.is_supposed(self.request, self.found)
@@ -336,7 +335,9 @@ class _Interpreter:
         if not isinstance(best.request, Order):
             whole = best.head in ("manual", "ask backend")  # they read the request themselves
             left_out = () if whole else guards.numbers(self.request, found)
-            lost = (("second", "@second"),) if self._is_two(found) and not best.also else ()
+            lost = (
+                (("second", "@second"),) if two_requests.are_asked(found) and not best.also else ()
+            )
             return Understood(best.request, self.language, best.also, best.resolved,
                               guessed=found.chance < CERTAIN, unread=left_out,
                               left=(*best.left, *lost))  # fmt: skip
@@ -406,14 +407,39 @@ class _Interpreter:
         return self._decided(again._replace(heads=((found.head, found.chance),)), made[0])
 
     def _which(self, found: Reading, one: Composed) -> list[Composed]:
-        """Return an order for each job that `it` may stand for, if several were spoken of."""
+        """Return an order for each job that `it` may stand for, if several were spoken of.
+
+        So there is one for each part of a sentence that names other targets, the last one first.
+        """
+        if not isinstance(one.request, Order):
+            return []
+        parts = guards.parted(self.request, found)
+        if parts and (apart := self._apart(found, one.request, parts)):
+            return [one._replace(request=order, resolved=()) for order in reversed(apart)]
         points = {"jobs=@it", "jobs=@them"} & found.marks == {"jobs=@it"} and not any(
             name == "jobs" for name, _ in found.spans
         )
-        if not isinstance(one.request, Order) or not points or len(self.state.jobs) < 2:
+        if not points or len(self.state.jobs) < 2:
             return []
         return [one._replace(request=replace(one.request, jobs=(job,)), resolved=())
                 for job in self.state.jobs[:MAX_CHOICES]]  # fmt: skip
+
+    def _apart(
+        self, found: Reading, order: Order, parts: Sequence[Sequence[guards.Span]]
+    ) -> list[Order]:
+        """Return an order for the targets of each part alone; none where one field has them."""
+        made = []
+        for part in parts:
+            others = {span for other in parts if other is not part for span in other}
+            kept = [(span, place) for span, place in zip(found.spans, found.places, strict=True)
+                    if span not in others]  # fmt: skip
+            reading = found._replace(spans=tuple(span for span, _ in kept),
+                                     places=tuple(place for _, place in kept))  # fmt: skip
+            alone = compose(reading, found.head, self.known, self.state, self.now, self.request)
+            assert isinstance(alone.request, Order)
+            made.append(replace(order, jobs=alone.request.jobs, devices=alone.request.devices))
+        different = {(each.jobs, each.devices) for each in made}
+        return made if len(different) > 1 else []
 
     def _submitted(self, found: Reading) -> Understood:
         """Return an order for a new job with its options."""
@@ -431,43 +457,24 @@ class _Interpreter:
             return self._offered(found, [*(one.request for one in others), order])
         return Understood(order, self.language, plan=guards.is_supposed(self.request, found))
 
-    # ---- two requests at once
-
-    def _is_two(self, found: Reading) -> bool:
-        return bool(found.second) and not found.second.startswith("talk")
-
     def _both(self, found: Reading) -> Understood | None:
-        """Return two questions, or two orders, that are asked at once, each read by itself."""
-        for cut in list(_JOINS.finditer(self.request))[:_MOST_JOINS]:
-            sides = self.request[: cut.start()], self.request[cut.end() :]
-            if not all(side.strip() for side in sides):
-                continue
-            first, second = (self._side(side) for side in sides)
-            if first is None or second is None or first.head not in (found.head, found.second):
-                continue
-            if isinstance(first.request, Query) and isinstance(second.request, Query):
-                also = (*first.also, _about_the_same(first.request, second.request), *second.also)
-                return Understood(first.request, self.language, also,
-                                  (*first.resolved, *second.resolved),
-                                  left=(*first.left, *second.left))  # fmt: skip
-            return Understood(None, self.language, refusal=Refusal("several", (cut[0].strip(),)))
-        return self._undivided(found)
-
-    def _undivided(self, found: Reading) -> Understood | None:
-        """Return two questions that no word parts, which share what the request says."""
-        kinds = {found.head.partition(" ")[0], found.second.partition(" ")[0]}
-        if not kinds <= {"ask", "manual"}:
-            return None
-        one, other = found, found._replace(heads=((found.second, found.chance),))
+        """Return two questions that are asked at once, or why two orders are not proposed."""
+        cut = two_requests.halves(self.request, (found.head, found.second), self._side)
+        if cut is not None:
+            first, second, joined_by = cut
+            both = two_requests.together(first, second, shares=False)
+            if both is None:
+                return Understood(None, self.language, refusal=Refusal("several", (joined_by,)))
+            return self._asked(both)
         try:
-            first, second = (self._made(each)[0] for each in (one, other))
+            made = [self._made(each)[0] for each in two_requests.undivided(found)]
         except (Unread, UserError, ValueError, KeyError):
             return None
-        if not (isinstance(first.request, Query) and isinstance(second.request, Query)):
-            return None
-        also = (*first.also, second.request, *second.also)
-        left = tuple(part for part in first.left if part in second.left)
-        return Understood(first.request, self.language, also, first.resolved, left=left)
+        both = two_requests.together(made[0], made[1], shares=True) if made else None
+        return self._asked(both) if both is not None else None
+
+    def _asked(self, made: Composed) -> Understood:
+        return Understood(made.request, self.language, made.also, made.resolved, left=made.left)
 
     def _side(self, text: str) -> Composed | None:
         side = _Interpreter(text, self.known, self.state, self.now, self.reader)
@@ -490,15 +497,6 @@ def _continuing(order: Order, last: Order | None) -> Order:
     if last is None or last.verb != "submit" or last.command or last.workload:
         return order
     return replace(order, options=last.options | order.options)
-
-
-def _about_the_same(first: Query, second: Query) -> Query:
-    """Return the second of two questions, with the measure of the first where it names none."""
-    if second.measure or first.subject != "devices":
-        return second
-    if second.subject == "jobs" and first.measure == "energy":
-        return replace(second, measure="energy", aggregate="sum")
-    return replace(second, measure=first.measure) if second.subject == "devices" else second
 
 
 def _conditional(found: Reading) -> Refusal | None:
@@ -533,6 +531,19 @@ def _frees_gpus(found: Reading) -> bool:
     )
 
 
+def _chance_of_same(found: Reading, composed: Sequence[Composed]) -> float:
+    """Return the chance of a second order that keeps the same GPUs free from now on.
+
+    A booking lets their jobs go on, and says how they are suspended.
+    """
+    match [one.request for one in composed[:2]]:
+        case [Order() as one, Order() as other]:
+            same = one.devices == other.devices and one.options == other.options
+            if {one.verb, other.verb} == {"book", "free"} and same and "begin" not in one.options:
+                return dict(found.heads)[composed[1].head]
+    return 0.0
+
+
 def _set_elsewhere(found: Reading) -> str:
     """Return what is no setting and no group's limit, but shall be set: `power`, `limits` or ""."""
     fields = {field for field, _ in found.spans} | {mark.partition("=")[0] for mark in found.marks}
@@ -543,7 +554,7 @@ def _set_elsewhere(found: Reading) -> str:
 
 def _lacks_target(order: Order) -> bool:
     """Return whether nothing says what an order is for, or what an edit changes."""
-    if order.verb == "edit" and not order.options:
+    if order.verb == "edit" and not (order.options or order.changes):
         return True
     if order.verb == "free" and not order.devices:
         return True

@@ -129,7 +129,8 @@ class Values:
             return [name]
         parts = tokens(letters)
         found = [token for token in parts if token.kind in ("number", "range")]
-        listed = all(token.kind in ("number", "range") or token.norm in _LISTING for token in parts)
+        rest = parts[1:] if parts[:1] and parts[0].norm == "no" else parts  # "no. 7"
+        listed = all(token.kind in ("number", "range") or token.norm in _LISTING for token in rest)
         if found and listed and re.search(r"\d", letters):
             return [*numbers_in(parts)]  # but "the last two" are none of these
         if (number := number_word(letters)) is not None and number > _FEW:
@@ -367,6 +368,6 @@ def numbers_in(parts: list[Token]) -> list[int]:
 
 _THROUGH = frozenset({"to", "through", "bis", "a", "au", "hasta", "thru", "al", "till", "until"})
 _LISTING = _THROUGH | {"and", "und", "et", "y", "e", "or", "oder", "ou", "o", "plus", "sowie",
-                       "job", "jobs", "run", "runs", "number", "nr", "no", "le", "la", "el",
+                       "job", "jobs", "run", "runs", "number", "nr", "le", "la", "el",
                        "the", "den", "die"}  # fmt: skip
 _MOST_OF_RANGE = 1000

@@ -138,6 +138,9 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True, tag="order"):
     them. Jobs in `after` may be named. A booking has `begin`, `until` and `group`; one that ends
     has the day of its `begin`; the verbs
     `free`, `hold` and `suspend` have `until`."""
+    changes: dict[str, str] = {}
+    """What is said of options in relation to what the job has, by the names of JOB_OPTIONS: `more`
+    or `less` without an amount, `x2`, `+4h`, `-1`, or `?4h` for one that is open."""
     number: int | None = None
     """The PID of a process, the number of an alert, a priority, the limit of a group, or how many
     GPUs are booked where none is named."""

@@ -17,7 +17,7 @@ from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import held_devices
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
-from gpudeck.scheduler.protocol.units import parse_begin
+from gpudeck.scheduler.protocol.units import numbered, parse_begin
 
 
 def book(context: ToolContext, order: Order) -> PlannedAction:
@@ -46,17 +46,9 @@ def book(context: ToolContext, order: Order) -> PlannedAction:
     parts += [f"--from '{order.options['begin']}'"] if "begin" in order.options else []
     parts += [f"--until '{order.options['until']}'", *([f"--group {group}"] if group else []),
               *([f"--user {order.user}"] if order.user else [])]  # fmt: skip
-    effect = words.text(
-        "No job will start on {gpus} that could still run between {begin} and {end}. Programs that "
-        "are not jobs of the queue may use it.",
-        gpus=names, begin=_on_its_day(begin, words), end=_on_its_day(end, words),
-    )  # fmt: skip
-    if user is not None or group:
-        holder = render(booking.holder, words.language)
-        effect += " " + words.text("Only jobs of {holder} may run there.", holder=holder)
     return PlannedAction(
         words.text("Keep {gpus} free", gpus=names),
-        effect,
+        _keeping(context, order, booking, found, snapshot),
         (booking.gpus, order.options.get("begin"), order.options["until"], group, order.user),
         carry_out,
         ((words.text("Command"), " ".join(parts)),),
@@ -65,6 +57,31 @@ def book(context: ToolContext, order: Order) -> PlannedAction:
             phrase("Leave {gpus} unbooked", gpus=of_gpus(labels)),
         ),
     )
+
+
+def _keeping(
+    context: ToolContext, order: Order, booking: Booking, found: list[Device], snapshot: Snapshot
+) -> str:
+    """Say what a booking keeps from starting, whose jobs may run, and what runs there now."""
+    words = context.words
+    effect = words.text(
+        "No job will start on {gpus} that could still run between {begin} and {end}. Programs that "
+        "are not jobs of the queue may use it.",
+        gpus=", ".join(map(label, found)), begin=_on_its_day(booking.begin, words),
+        end=_on_its_day(booking.end, words),
+    )  # fmt: skip
+    if booking.user is not None or booking.group:
+        holder = render(booking.holder, words.language)
+        return f"{effect} {words.text('Only jobs of {holder} may run there.', holder=holder)}"
+    running = [job.id for job in snapshot.jobs if {*held_devices(job)} & {*booking.gpus}]
+    if "begin" in order.options or not running:
+        return effect
+    indices = " ".join(str(device.index) for device in found)
+    going_on = words.text(
+        "What runs there goes on: {jobs}. To suspend it: {command}", jobs=numbered(running),
+        command=f"gpudeck free {indices} --until '{order.options['until']}'",
+    )  # fmt: skip
+    return f"{effect} {going_on}"
 
 
 def _unbooked(

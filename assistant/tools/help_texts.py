@@ -44,9 +44,9 @@ _DECLINED = {
     "cannot": "I cannot do that: I only know this machine's GPUs and jobs, and orders of GPU Deck. "
     "Nothing was changed.",
     "notify": "I answer when I am asked, and cannot tell you of something later. In a terminal, "
-    "`gpudeck wait 8` waits until job 8 has ended and says how. The setting on_job_end runs a "
-    "command whenever a job ends, notify_minutes shows a notification for jobs that ran so long, "
-    "and webhook sends alerts to an address. Nothing was changed.",
+    "`gpudeck notify add phone ntfy` adds a destination that is told of failed jobs and of alerts; "
+    "a job that is submitted with `--notify phone` tells it of its end, too. `gpudeck wait 8` "
+    "waits until job 8 has ended and says how. Nothing was changed.",
     "forbidden": "No. I read no passwords and no files of other people or of the system, I touch "
     "nobody else's processes or data in secret, and nothing is done before a person allows it. "
     "Nothing was changed.",

@@ -11,6 +11,7 @@ from gpudeck.assistant.query.find import MAX_JOBS, named_jobs
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools import job_options
 from gpudeck.assistant.tools.buttons import of_jobs
+from gpudeck.assistant.tools.changes import settle
 from gpudeck.assistant.tools.suspensions import bring_back, can_leave, suspend_jobs
 from gpudeck.assistant.tools.targets import device_labels, queued_jobs, targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
@@ -216,7 +217,9 @@ def priority(context: ToolContext, order: Order) -> PlannedAction:
 
 def edit(context: ToolContext, order: Order) -> PlannedAction:
     """Plan to change the options of jobs that wait."""
-    words, options = context.words, job_options.read(context, order)
+    words, jobs = context.words, _waiting(context, order)
+    order = settle(context, order, jobs)
+    options = job_options.read(context, order)
     fixed = [option for option in job_options.KNOWN if option in options and
              not job_options.KNOWN[option].editable]  # fmt: skip
     if fixed or not options:
@@ -225,7 +228,7 @@ def edit(context: ToolContext, order: Order) -> PlannedAction:
             if fixed
             else words.text("say what to change, for example: the time limit of job 7 to 4h")
         )
-    jobs, changes = _waiting(context, order), job_options.fields(options)
+    changes = job_options.fields(options)
     wanted = msgspec.structs.replace(jobs[0].spec, **changes)
     shown = ", ".join(": ".join(one) for one in job_options.captions(context, wanted, options))
 
@@ -349,6 +352,23 @@ def move(context: ToolContext, order: Order) -> PlannedAction:
             other=neighbour.id,
         )
 
+    return PlannedAction(
+        words.text("Move {job}", job=title(job)),
+        _moving(context, job, neighbour, (index, len(queue)), after=after),
+        (job.id, neighbour.id, after),
+        carry_out,
+        ((words.text("Command"), f"gpudeck move {job.id} --{side} {neighbour.id}"),),
+        Order("move", jobs=(job.id,), place=side, beside=neighbour.id),
+        (job.id,),
+        buttons=of_jobs("move", (job.id,)),
+    )
+
+
+def _moving(
+    context: ToolContext, job: Job, neighbour: Job, place: tuple[int, int], *, after: bool
+) -> str:
+    """Say where a job will be: how many are ahead of it, and how many wait (`place`)."""
+    words, (index, waiting) = context.words, place
     ahead = words.count("{n} job will be ahead of it", "{n} jobs will be ahead of it", index)
     effect = words.text(
         "{job} waits; it will be moved right after {other}. {ahead}, of {n} that wait."
@@ -357,7 +377,7 @@ def move(context: ToolContext, order: Order) -> PlannedAction:
         job=capitalized(title(job)),
         other=title(neighbour),
         ahead=ahead,
-        n=len(queue),
+        n=waiting,
     )
     if neighbour.spec.priority != job.spec.priority:
         effect += " " + words.text(
@@ -365,16 +385,7 @@ def move(context: ToolContext, order: Order) -> PlannedAction:
             old=job.spec.priority,
             new=neighbour.spec.priority,
         )
-    return PlannedAction(
-        words.text("Move {job}", job=title(job)),
-        effect,
-        (job.id, neighbour.id, after),
-        carry_out,
-        ((words.text("Command"), f"gpudeck move {job.id} --{side} {neighbour.id}"),),
-        Order("move", jobs=(job.id,), place=side, beside=neighbour.id),
-        (job.id,),
-        buttons=of_jobs("move", (job.id,)),
-    )
+    return effect
 
 
 def _neighbour(context: ToolContext, order: Order, others: Sequence[Job]) -> tuple[Job, bool]:

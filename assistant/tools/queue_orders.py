@@ -295,38 +295,21 @@ def change_setting(context: ToolContext, order: Order) -> PlannedAction:
     current = context.daemon.snapshot().settings
     known = order.setting in current.__struct_fields__  # `changed` refuses others
     before = getattr(current, order.setting) if known else ""
-    value = _typed(order.text, before)
-    told = _below_slowdown(context, value) if order.setting in BELOW_SLOWDOWN else None
-    if told is not None:
-        value = told
-    elif order.setting in BELOW_SLOWDOWN and isinstance(value, float) and value > _MOST_BELOW:
-        raise UserError(
-            words.text(
-                "the temperature alert is given in °C below the temperature at which the GPU slows "
-                "itself down, such as 5"
-            )
-        )
+    value, told = _meant(context, order, before)
     after = getattr(settings.changed(current, {order.setting: value}), order.setting)
     before_text = shown(order.setting, phrases.plain(str(before), 60)) or words.text("not set")
     after_text = shown(order.setting, str(after))
+    effect = [words.text("It was {before}.", before=before_text)]
+    if told:
+        text = "It counts down from the temperature at which the GPU slows itself down."
+        effect.append(words.text(text))
+    if order.devices:
+        effect.append(words.text("It is for all GPUs."))
     return _action(
         context,
         order,
         words.text("Set {setting} to {value}", setting=order.setting, value=after_text),
-        " ".join(
-            filter(
-                None,
-                [
-                    words.text("It was {before}.", before=before_text),
-                    words.text(
-                        "It counts down from the temperature at which the GPU slows itself down."
-                    )
-                    if told is not None
-                    else "",
-                    words.text("It is for all GPUs.") if order.devices else "",
-                ],
-            )
-        ),
+        " ".join(effect),
         lambda daemon: daemon.configure(**{order.setting: value}),
         words.text("The setting {name} is {value}.", name=order.setting, value=after_text),
         "",
@@ -340,6 +323,26 @@ def change_setting(context: ToolContext, order: Order) -> PlannedAction:
         ),
         msgspec.json.encode(before),
     )
+
+
+def _meant(context: ToolContext, order: Order, before: object) -> tuple[str | float | bool, bool]:
+    """Return the value for a setting, and whether it was said as a temperature that it is below.
+
+    Raises UserError for a temperature of which nobody knows how far it is below the slow-down.
+    """
+    value = _typed(order.text, before)
+    if order.setting not in BELOW_SLOWDOWN:
+        return value, False
+    if (told := _below_slowdown(context, value)) is not None:
+        return told, True
+    if isinstance(value, float) and value > _MOST_BELOW:
+        raise UserError(
+            context.words.text(
+                "the temperature alert is given in °C below the temperature at which the GPU slows "
+                "itself down, such as 5"
+            )
+        )
+    return value, False
 
 
 def _below_slowdown(context: ToolContext, value: object) -> float | None:

@@ -19,6 +19,7 @@ from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools import job_options
 from gpudeck.assistant.tools.buttons import Buttons, of_jobs
+from gpudeck.assistant.tools.changes import settle
 from gpudeck.assistant.tools.previews import forecast, preview
 from gpudeck.assistant.tools.proposal import Preview
 from gpudeck.assistant.tools.targets import targets, title, titles
@@ -113,38 +114,20 @@ def retry(context: ToolContext, order: Order) -> PlannedAction:
                 state=words.text(active[0].status),
             )
         )
+    order = settle(context, order, jobs)
     options = job_options.read(context, order)
     if order.command and (len(jobs) > 1 or jobs[0].spec.workload):
         text = "{option} of a job cannot be changed once it is submitted"
         raise UserError(words.text(text, option=words.text("Command")))
     specs = [_again(job, order, options) for job in jobs]
-
     token = new_token()
 
     def carry_out(daemon: Client, env: Environment) -> str:
         again = [_with_environment(spec, env) for spec in specs]
         return _queued(context, daemon.submit_many(again, token=token))
 
-    effect = words.text(
-        "{jobs} will be submitted again, as new jobs with the same commands and requirements.",
-        jobs=capitalized(titles(jobs)),
-    )
-    runs: tuple[Preview, ...] = ()
-    if len(jobs) == 1:
-        found = context.daemon.foresee_spec(specs[0])
-        effect = f"{_runs(context, specs[0])} {forecast(context, specs[0], found)}"
-        runs = (preview(context, specs[0], options, found),)
-    if changed := ", ".join(
-        ": ".join(one) for one in job_options.captions(context, specs[0], options)
-    ):
-        effect = f"{changed}. {effect}"
+    effect, runs = _running_again(context, jobs, specs[0], options)
     numbers = tuple(job.id for job in jobs)
-    if kept := [job.id for job in jobs if _has_artefacts(context, job)]:
-        left = words.text(
-            "A new job begins without artefacts. To go on in those of the old one: {command}",
-            command=f"gpudeck retry {' '.join(map(str, kept))} --artefacts",
-        )
-        effect = f"{effect} {left}"
     return PlannedAction(
         words.text("Run {jobs} again", jobs=titles(jobs)),
         effect,
@@ -169,6 +152,31 @@ def _again(job: Job, order: Order, options: JobOptions) -> Spec:
         job.spec, argv=argv, kind="", after=(), after_any=(), hold=False
     )
     return msgspec.structs.replace(again, **changes)
+
+
+def _running_again(
+    context: ToolContext, jobs: list[Job], spec: Spec, options: JobOptions
+) -> tuple[str, tuple[Preview, ...]]:
+    """Say what happens to jobs that are run again, of which the first one will be `spec`."""
+    words = context.words
+    runs: tuple[Preview, ...] = ()
+    effect = words.text(
+        "{jobs} will be submitted again, as new jobs with the same commands and requirements.",
+        jobs=capitalized(titles(jobs)),
+    )
+    if len(jobs) == 1:
+        found = context.daemon.foresee_spec(spec)
+        effect = f"{_runs(context, spec)} {forecast(context, spec, found)}"
+        runs = (preview(context, spec, options, found),)
+    if changed := ", ".join(": ".join(one) for one in job_options.captions(context, spec, options)):
+        effect = f"{changed}. {effect}"
+    if kept := [job.id for job in jobs if _has_artefacts(context, job)]:
+        left = words.text(
+            "A new job begins without artefacts. To go on in those of the old one: {command}",
+            command=f"gpudeck retry {' '.join(map(str, kept))} --artefacts",
+        )
+        effect = f"{effect} {left}"
+    return effect, runs
 
 
 def with_flags(argv: Sequence[str], changes: str) -> tuple[str, ...]:

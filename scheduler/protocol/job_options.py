@@ -241,7 +241,11 @@ JOB_OPTIONS = (
         "memory reservation on each GPU, e.g. 20GiB or 20; other jobs with memory reservations may "
         "share the GPU (default: hold the whole GPU)",
         parse_size, "SIZE", hint="whole GPU", local=True,
-        write=lambda size: phrase("{amount} reserved on each device", amount=Bytes(size)),
+        write=lambda size: (
+            phrase("{amount} reserved on each device", amount=Bytes(size))
+            if size
+            else phrase("whole GPU")
+        ),
     ),
     JobOption(
         "gpu_type", "Which GPU", "part of the GPU's name, e.g. h100, or one GPU, e.g. 'GPU 5'", str,

@@ -58,6 +58,7 @@ _MEASURES = {
     "log": "output", "stall": "stuck", "devices": "gpus",
 }  # fmt: skip
 """What the encoder calls measures of the known sets."""
+_OF_AMOUNTS = ("order edit", "order retry")
 _LISTED = (13, 14, 15)
 """The jobs of an answer that listed jobs."""
 
@@ -122,7 +123,8 @@ def profiles(chosen: Mapping[str, Collection[int]] = HELD_OUT) -> Iterator[Case]
         state = State() if row["turn"] == 1 else state
         first = row["label"][0]
         state = msgspec.structs.replace(state, before=before)
-        made = [one for each in row["label"] for one in _composed(each, known, state)]
+        made = [one for each in row["label"]
+                for one in _composed(each, row["text"], known, state)]  # fmt: skip
         yield Case(sets[row["profile"]], row["language"], row["text"], known, state,
                    (labels.head_of(first),), (tuple(made),) if made else (),
                    row["turn"] == 1, bool({"if", "at"} & first.keys()),
@@ -146,7 +148,8 @@ def _named(rows: list[dict[str, Any]]) -> Known:
     return Known(of("jobs", "after"), of("group"), of("tag"), of("user"), "me")
 
 
-def _composed(label: dict[str, Any], known: Known, state: State) -> list[Request]:
+def _composed(label: dict[str, Any], text: str, known: Known, state: State) -> list[Request]:
+    """Return the requests of a label; the text says how an amount of an order is related."""
     head = labels.head_of(label)
     found = tuple(labels.spans_of(label))
     if label.get("what_if"):
@@ -156,7 +159,7 @@ def _composed(label: dict[str, Any], known: Known, state: State) -> list[Request
     try:
         if head == "order submit":
             return [_submitted(reading, known, state)]
-        made = compose(reading, head, known, state, NOW)
+        made = compose(reading, head, known, state, NOW, text if head in _OF_AMOUNTS else "")
     except (Unread, ValueError, KeyError):
         return []
     return [completing(made.request, state), *made.also]

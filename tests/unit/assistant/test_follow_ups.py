@@ -534,8 +534,7 @@ def test_what_another_command_sets_is_refused_with_that_command(
 @pytest.mark.parametrize(
     ("text", "head", "marks", "spans", "problem"),
     [
-        ("extend 14 by 2h", "order edit", ("change=more",), {"jobs": "14", "timeout": "2h"},
-         "change"),
+        ("give 14 more", "order edit", ("change=more",), {"jobs": "14"}, "change"),
         ("again 14 with batch 8", "order retry", (), {"jobs": "14", "value": "batch 8"},
          "arguments"),
         ("idioma castellano", "order set", (),
@@ -600,3 +599,16 @@ def test_an_order_for_the_queue_or_a_group_is_proposed_and_asks_nothing_back() -
         unsure = _Labelled(head, *marks, spans=cast(dict[str, str], spans), certainty=0.3)
         found = understand(f"{text} now", KNOWN, State(), NOW, cast(Reader, unsure))
         assert found.request == order
+
+
+@pytest.mark.parametrize(
+    ("text", "until"),
+    [("Pará el sweep de Ben hasta que termine el 14", "el 14"),
+     ("halte 7 an, bis der 14 fertig ist", "14"),
+     ("hold 7 until the end of 14", "14"), ("suspends 7 jusqu'à la fin du 14", "14")],
+)  # fmt: skip
+def test_the_end_of_a_job_is_no_hour_whatever_is_tagged(text: str, until: str) -> None:
+    spans = {"jobs": "sweep" if "sweep" in text else "7", "until": until}
+    reader = cast(Reader, _Labelled("order pause", spans=spans))
+    found = understand(text, KNOWN, State(), NOW, reader)
+    assert found.request is None and not found.choices

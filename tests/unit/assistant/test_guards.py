@@ -167,3 +167,14 @@ def test_a_time_that_was_cut_by_a_length_is_one() -> None:
     text = "garde-le-moi jusqu'à trois heures et quart"
     cut = reading(text, ("until", "trois"), ("duration", "heures"), ("until", "et quart"))
     assert completed(text, cut, KNOWN).spans == (("until", "trois heures et quart"),)
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["Nimm 7 aus der Warteschlange - war ein Scherz.", "cancel job 7 - just kidding",
+     "annule le 7, c'était une blague", "cancela el 7... era broma"],
+)  # fmt: skip
+def test_a_joke_is_no_order(request_text: str) -> None:
+    found = reading(request_text, ("jobs", "7"), plain=0.9)
+    refused = against(request_text, found, Order("cancel", jobs=(7,)), KNOWN, NOW)
+    assert refused is not None and refused.problem == "forbidden"

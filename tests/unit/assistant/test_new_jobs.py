@@ -61,6 +61,35 @@ SUBMITTED = {
         {"gpus": "2", "timeout": "6h", "name": "moe-smoke", "after": "10"}),
     "run python eval.py tonight": ("python eval.py", {"begin": "2026-11-25 20:00"}),
     "run python a.py on gpu 3": ("python a.py", {"gpus": "1", "gpu_type": "GPU 3"}),
+    "submit python train.py as preemptible": ("python train.py", {"preemptible": "yes"}),
+    "submit python train.py, it may be interrupted": ("python train.py", {"preemptible": "yes"}),
+    "submit python train.py --amp, may be evicted": (
+        "python train.py --amp", {"preemptible": "yes"}),
+    "starte python train.py, unterbrechbar": ("python train.py", {"preemptible": "yes"}),
+    "starte python train.py, darf unterbrochen werden": (
+        "python train.py", {"preemptible": "yes"}),
+    "lance python train.py, il peut être interrompu": ("python train.py", {"preemptible": "yes"}),
+    "lance python train.py en mode préemptible": ("python train.py", {"preemptible": "yes"}),
+    "ejecuta python train.py, se puede suspender": ("python train.py", {"preemptible": "yes"}),
+    "lanza python train.py como interrumpible": ("python train.py", {"preemptible": "yes"}),
+    "submit python train.py as preemptible after job 3, not before 22:00, limit 4h, 2 retries, "
+    "priority 5, group nightly, name foo, 2 gpus, 24 GB each": (
+        "python train.py",
+        {"preemptible": "yes", "after": "3", "begin": "2026-11-25 22:00", "timeout": "4h",
+         "retries": "2", "priority": "5", "group": "nightly", "name": "foo", "gpus": "2",
+         "memory": "24gb"}),
+    "run python a.py on the 4090": ("python a.py", {"gpu_type": "4090"}),
+    "run python a.py on the RTX 4090": ("python a.py", {"gpu_type": "RTX 4090"}),
+    "starte python a.py auf der RTX 4090": ("python a.py", {"gpu_type": "RTX 4090"}),
+    "lance python a.py sur une A100": ("python a.py", {"gpu_type": "A100"}),
+    "ejecuta python a.py en la RTX 4090": ("python a.py", {"gpu_type": "RTX 4090"}),
+    "submit python a.py on 1 December at 18:00": ("python a.py", {"begin": "2026-12-01 18:00"}),
+    "starte python a.py am 1.12. um 18 Uhr": ("python a.py", {"begin": "2026-12-01 18:00"}),
+    "lance python a.py le 1er décembre à 18h": ("python a.py", {"begin": "2026-12-01 18:00"}),
+    "lanza python a.py el 1 de diciembre a las 18": (
+        "python a.py", {"begin": "2026-12-01 18:00"}),
+    "submit python a.py, timelimit 8h, and if it crashes retry twice": (
+        "python a.py", {"timeout": "8h", "retries": "2"}),
     'can you start python train.py --name "my run" at 8pm?': (
         'python train.py --name "my run"', {"begin": "2026-11-25 20:00"}),
 }  # fmt: skip
@@ -135,6 +164,13 @@ BOOKED = {
         (3,), {"begin": "2026-11-25 20:00", "until": "2026-11-25 23:00"}),
     "réserve la carte 2 jusqu'à 18h": ((2,), {"until": "2026-11-25 18:00"}),
     "keep gpus 1 and 2 free for 2 hours": ((1, 2), {"until": "+2h"}),
+    "keep gpu 2 free until 1 December 2026": ((2,), {"until": "2026-12-01"}),
+    "halte gpu 2 bis 1.12. frei": ((2,), {"until": "2026-12-01"}),
+    "garde le gpu 2 libre jusqu'au 1er décembre": ((2,), {"until": "2026-12-01"}),
+    "mantén libre la gpu 2 hasta el 1 de diciembre": ((2,), {"until": "2026-12-01"}),
+    "book gpu 2 from 1/12/2026 18:00 until 2/12/2026 8:00": (
+        (2,), {"begin": "2026-12-01 18:00", "until": "2026-12-02 08:00"}),
+    "reserve gpu 1 for friday": ((1,), {"begin": "2026-11-27", "until": "2026-11-28"}),
 }  # fmt: skip
 
 
@@ -166,6 +202,87 @@ def test_an_order_for_another_time_is_refused(request_text: str) -> None:
 )  # fmt: skip
 def test_news_of_what_happens_later_is_refused(request_text: str) -> None:
     assert read(request_text).declined == "order notify"
+
+
+@pytest.mark.parametrize(
+    ("request_text", "verb"),
+    [("free gpu 2 until 18:00", "book"), ("mach gpu 2 frei bis 18 uhr", "book"),
+     ("libère le gpu 2 jusqu'à 18h", "book"), ("libera la gpu 2 hasta las 18", "free")],
+)  # fmt: skip
+def test_two_orders_that_keep_the_same_gpu_free_are_no_choice(request_text: str, verb: str) -> None:
+    wanted = Order(verb, devices=(2,), options={"until": "2026-11-25 18:00"})
+    assert read(request_text).request == wanted
+
+
+TAKEN_BACK = {
+    "drain GPU 0. Oops, I meant drain GPU 1": Order("drain", devices=(1,)),
+    "drain gpu 0. Ups, ich meinte drain gpu 1": Order("drain", devices=(1,)),
+    "vide le gpu 0. Oups, je voulais dire le gpu 1": Order("free", devices=(1,)),
+    "cancel job 7; wait, cancel job 8": Order("cancel", jobs=(8,)),
+    "cancel job 7, no wait, 8": Order("cancel", jobs=(8,)),
+    "cancel 7, no 8": Order("cancel", jobs=(8,)),
+    "annule le job 7. Pardon, annule le job 8": Order("cancel", jobs=(8,)),
+}
+
+
+@pytest.mark.parametrize(("request_text", "meant"), TAKEN_BACK.items())
+def test_an_order_that_is_taken_back_is_never_for_both_targets(
+    request_text: str, meant: Order
+) -> None:
+    found = read(request_text)
+    assert found.request is None and found.choices[0] == meant
+    assert all(len((*one.jobs, *one.devices)) == 1 for one in found.choices
+               if isinstance(one, Order))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["brich job 7 ab; halt, brich job 8 ab", "cancela el job 7; espera, cancela el job 8",
+     "hold job 7 until 18:00, no, 19:00", "retry 7 with 40 GB and 8 with 20 GB"],
+)  # fmt: skip
+def test_two_orders_or_two_values_of_one_are_refused(request_text: str) -> None:
+    found = read(request_text)
+    assert found.request is None and found.refusal is not None and not found.choices
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["cancel 7 and 8", "brich 7 und 8 ab", "annule le 7 et le 8", "cancela el 7 y el 8",
+     "cancel job 7, and job 8, too", "cancel jobs 7 to 8"],
+)  # fmt: skip
+def test_a_list_of_jobs_is_one_order(request_text: str) -> None:
+    assert read(request_text).request == Order("cancel", jobs=(7, 8))
+
+
+@pytest.mark.parametrize(
+    ("request_text", "name"),
+    [("kill the process python3.11 on GPU 0", "python3.11"),
+     ("beende den prozess python3.11 auf gpu 0", "python3.11"),
+     ("tue le processus python3.11 sur le gpu 0", "python3.11"),
+     ("mata el proceso python3.11 en la gpu 0", "python3.11"),
+     ("kill process train_v2.1 on gpu 0", "train_v2.1")],
+)  # fmt: skip
+def test_a_process_is_named_with_its_dots_and_digits(request_text: str, name: str) -> None:
+    found = read(request_text)
+    offered = found.request or found.choices[0]  # where it is not sure, the person chooses
+    assert offered == Order("kill", devices=(0,), text=name)
+
+
+@pytest.mark.parametrize("request_text", ["run " + "/" * 200, "submit `...`", "lance -- //"])
+def test_a_command_has_a_letter_or_a_digit(request_text: str) -> None:
+    found = read(request_text)
+    assert not isinstance(found.request, Order) and not found.choices
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["bump 12 so it goes right after 10", "zieh 12 direkt hinter 10",
+     "passe le 12 juste après le 10", "pon el 12 justo después del 10"],
+)  # fmt: skip
+def test_a_place_right_after_another_job_is_one(request_text: str) -> None:
+    found = read(request_text)
+    offered = found.request or found.choices[0]  # where it is not sure, the person chooses
+    assert offered == Order("move", jobs=(12,), place="after", beside=10)
 
 
 def test_a_question_about_the_end_of_a_job_is_none_of_news() -> None:

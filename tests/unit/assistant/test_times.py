@@ -113,6 +113,30 @@ def test_a_moment_of_a_week_is_the_next_one_of_its_name(said: str, moment: str) 
     assert moment_of(said, datetime(2026, 11, 23, 15, 20).timestamp()) == moment
 
 
+DATES = {
+    "1 December 2026": "2026-12-01", "until 1 December 2026": "2026-12-01",
+    "December 1st, 2026, 6pm": "2026-12-01 18:00", "18:00 on 1 December": "2026-12-01 18:00",
+    "2026-12-01": "2026-12-01", "2026-12-01T18:00": "2026-12-01 18:00",
+    "1.12.": "2026-12-01", "1.12. um 18 Uhr": "2026-12-01 18:00", "bis 1.12.2026": "2026-12-01",
+    "am 1. Dezember um 18 Uhr": "2026-12-01 18:00", "1/12/2026 18:00": "2026-12-01 18:00",
+    "12/25/2026 8am": "2026-12-25 08:00", "le 1er décembre": "2026-12-01",
+    "le 1er décembre à 18h": "2026-12-01 18:00", "1 de diciembre": "2026-12-01",
+    "el 1 de diciembre de 2026 a las 18:30": "2026-12-01 18:30",
+    "3 november": "2027-11-03", "23 november": "2026-11-23", "um 8.10.": "2026-11-24 08:10",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "moment"), DATES.items())
+def test_a_date_is_the_next_one_that_it_names(said: str, moment: str) -> None:
+    assert moment_of(said, datetime(2026, 11, 23, 15, 20).timestamp()) == moment
+
+
+@pytest.mark.parametrize("said", ["31.11.2026", "1 May 2025", "31 february"])
+def test_a_date_that_there_is_not_or_that_is_past_is_no_moment(said: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        moment_of(said, datetime(2026, 11, 23, 15, 20).timestamp())
+
+
 def test_a_day_on_which_the_clocks_change_has_25_or_23_hours(berlin: None) -> None:
     for day, hours in (((2026, 10, 25), 25), ((2026, 3, 29), 23)):
         now = datetime(*day, 12).timestamp() + 86400

@@ -1,0 +1,117 @@
+"""Test amounts that an order says in relation to what a job has: more memory, 4 hours longer."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from gpudeck.assistant.intents.amounts import factor, sign
+from gpudeck.assistant.intents.choices import describe
+from gpudeck.assistant.intents.composed import completing
+from gpudeck.assistant.intents.names import Known
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.understand import understand
+from gpudeck.assistant.query.request import Order, Query
+from gpudeck.assistant.reader.reading import Reader, shipped_reader
+from gpudeck.language.words import words
+from tests.unit.assistant.test_follow_ups import NOW, _Labelled
+
+KNOWN = Known(("train", "eval"), ("nightly",))
+FAILED = State((7,), (), Query("jobs", "failure", jobs=(7,)), "job",
+               before="ask jobs jobs why_failed: why did job 7 fail")  # fmt: skip
+
+
+def of_7(verb: str, **changes: str) -> Order:
+    return Order(verb, jobs=(7,), changes=changes)
+
+
+READ = {
+    "retry job 7 with more memory": of_7("retry", memory="more"),
+    "again, with more memory": of_7("retry", memory="more"),
+    "noch mal mit mehr Speicher": of_7("retry", memory="more"),
+    "starte job 7 noch mal mit mehr Speicher": of_7("retry", memory="more"),
+    "relance le 7 avec plus de mémoire": of_7("retry", memory="more"),
+    "repite el 7 con más memoria": of_7("retry", memory="more"),
+    "retry 7 with double the memory": of_7("retry", memory="x2"),
+    "wiederhole 7 mit doppelt so viel Speicher": of_7("retry", memory="x2"),
+    "relance le 7 avec deux fois plus de mémoire": of_7("retry", memory="x2"),
+    "relanza el 7 con el doble de memoria": of_7("retry", memory="x2"),
+    "retry 7 with 8 GB more": of_7("retry", memory="+8gb"),
+    "retry 7 with twice the memory and 4 hours": Order(
+        "retry", jobs=(7,), options={"timeout": "4h"}, changes={"memory": "x2"}),
+    "run 7 again with 40 GB": Order("retry", jobs=(7,), options={"memory": "40gb"}),
+    "give job 7 one more gpu": of_7("retry", gpus="+1"),
+    "give job 7 4 hours longer": of_7("edit", timeout="+4h"),
+    "extend the time limit of job 7 by 2 hours": of_7("edit", timeout="+2h"),
+    "prolonge la limite du job 7 de 3 heures": of_7("edit", timeout="+3h"),
+    "verlängere das zeitlimit von job 7 um 4 Stunden": of_7("edit", timeout="?4h"),
+    "amplía el límite del job 7 en 4 horas": of_7("edit", timeout="?4h"),
+    "raise the time limit of job 7 to 8 hours": Order(
+        "edit", jobs=(7,), options={"timeout": "8h"}),
+    "no more than 4 hours for job 7": Order("edit", jobs=(7,), options={"timeout": "4h"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("request_text", "order"), READ.items())
+def test_an_amount_is_read_in_relation_to_what_the_job_has(request_text: str, order: Order) -> None:
+    state = State() if "7" in request_text else FAILED
+    assert understand(request_text, KNOWN, state, NOW, shipped_reader()).request == order
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["start job 7 half an hour later", "starte job 7 eine halbe Stunde später",
+     "lance le job 7 une demi-heure plus tard", "empieza el job 7 media hora más tarde"],
+)  # fmt: skip
+def test_a_begin_is_moved_by_a_length_of_time(request_text: str) -> None:
+    found = understand(request_text, KNOWN, State(), NOW, shipped_reader())
+    meant = found.request or found.choices[0]  # where it is not sure, the person chooses
+    assert meant == of_7("edit", begin="+30min")
+
+
+@pytest.mark.parametrize(
+    ("text", "spans", "marks", "order"),
+    [
+        ("7 again with twice the memory", {"jobs": "7"}, (), of_7("retry", memory="x2")),
+        ("7 nochmal mit der Hälfte", {"jobs": "7", "memory": "Hälfte"}, (),
+         of_7("retry", memory="x0.5")),
+        ("7 otra vez, 2 GPUs más", {"jobs": "7", "count": "2"}, (), of_7("retry", gpus="+2")),
+        ("7 encore, 3 heures de moins", {"jobs": "7", "timeout": "3 heures"}, (),
+         of_7("retry", timeout="-3h")),
+        ("7 again, another hour", {"jobs": "7", "timeout": "hour"}, ("change=more",),
+         of_7("retry", timeout="+1h")),
+        ("7 noch mal, weniger Speicher", {"jobs": "7", "memory": "Speicher"}, ("change=less",),
+         of_7("retry", memory="less")),
+    ],
+)  # fmt: skip
+def test_an_amount_has_its_relation_whatever_else_is_tagged(
+    text: str, spans: dict[str, str], marks: tuple[str, ...], order: Order
+) -> None:
+    reader = cast(Reader, _Labelled("order retry", *marks, spans=spans))
+    assert understand(text, KNOWN, State(), NOW, reader).request == order
+
+
+def test_what_is_said_again_replaces_the_amount_of_before() -> None:
+    last = of_7("retry", memory="more", timeout="x2")
+    meant = completing(Order("edit", jobs=(7,), options={"memory": "40gb"}), State(order=last))
+    assert meant == Order("retry", jobs=(7,), options={"memory": "40gb"},
+                          changes={"timeout": "x2"})  # fmt: skip
+
+
+def test_factors_and_signs_are_said_in_four_languages() -> None:
+    for said in ("twice", "double the", "doppelt so viel", "deux fois plus", "el doble", "2x"):
+        assert factor(said) == 2.0, said
+    assert factor("4 hours") is None and factor("24 GB") is None
+    assert sign("limit it to 8 hours", "8 hours", ("more",)) == ""
+    assert sign("not more than 8 hours", "8 hours", ("more",)) == ""
+    assert sign("um 2 Stunden", "2 Stunden", ()) == "?"
+    assert sign("2 Stunden früher", "2 Stunden früher", ()) == "-"
+
+
+def test_choices_that_differ_in_their_amounts_are_told_apart() -> None:
+    orders = (of_7("edit", timeout="+4h"), Order("edit", jobs=(7,), options={"timeout": "4h"}))
+    assert [describe(order, words("en")) for order in orders] == [
+        "change the options of jobs that wait: job 7, Time limit +4h",
+        "change the options of jobs that wait: job 7, Time limit 4h",
+    ]
