@@ -15,6 +15,7 @@ from gpudeck.assistant.intents.choices import Choice
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.query.request import Request as Meant
 from gpudeck.assistant.query.request import Role
+from gpudeck.assistant.query.steps import Step
 from gpudeck.assistant.reports.report import Report as FullReport
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.language.languages import Language
@@ -179,6 +180,8 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """The text asks which of these is meant: ask again with `meant`."""
     code: str = ""
     """A folder or file of code whose attention can be accelerated; the window offers to open it."""
+    steps: tuple[Step, ...] = ()
+    """What helps with what the answer tells, or shows more; the window offers them as buttons."""
 
 
 class Completion(msgspec.Struct, frozen=True, tag="completed"):

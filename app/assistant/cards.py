@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QVBoxLayout, QWidget
 
@@ -24,7 +24,9 @@ from gpudeck.app.widgets.controls import (
 )
 from gpudeck.app.widgets.fold_row import FoldRow
 from gpudeck.app.widgets.list_table import plain_cell
+from gpudeck.assistant.answers.steps import MOST as MOST_STEPS
 from gpudeck.assistant.intents.choices import MAX_CHOICES, Choice
+from gpudeck.assistant.query.steps import Step
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.language.text import Message
 
@@ -164,6 +166,49 @@ class ChoiceCard(QFrame):
     def _button(self, name: str) -> QPushButton:
         made = button("", kind="quiet" if name == NONE else "")
         made.clicked.connect(lambda: self.chosen.emit(name))
+        return made
+
+
+class StepsRow(QWidget):
+    """Offer what helps with what an answer tells; hidden if there is nothing."""
+
+    chosen = Signal(int)
+    """The user chose a step, by its place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._titles: list[str] = []
+        self.buttons = [self._button(place) for place in range(MOST_STEPS)]
+        self.hide()
+
+    def show_steps(self, steps: Sequence[Step]) -> None:
+        """Show a button for each of some steps."""
+        self._titles = [_caption(step.title) for step in steps]
+        self.setVisible(bool(steps))
+        for place, made in enumerate(self.buttons):
+            made.setVisible(place < len(steps))
+            made.setAccessibleName(tr_text(steps[place].title) if place < len(steps) else "")
+
+    def fit(self, width: int) -> None:
+        """Place the buttons beside each other, as many in a line as have room in this width."""
+        x = y = 0
+        for made, title in zip(self.buttons, self._titles, strict=False):
+            made.setText(title)
+            around = made.sizeHint().width() - made.fontMetrics().horizontalAdvance(title)
+            elide = Qt.TextElideMode.ElideRight
+            made.setText(made.fontMetrics().elidedText(title, elide, width - around))
+            size = made.sizeHint()
+            if x and x + size.width() > width:
+                x, y = 0, y + size.height() + theme.XS
+            made.setGeometry(x, y, size.width(), size.height())
+            x += size.width() + theme.XS
+            self.setFixedHeight(y + size.height())
+
+    def _button(self, place: int) -> QPushButton:
+        made = button("", kind="quiet")
+        made.setParent(self)
+        made.setProperty("chip", "true")
+        made.clicked.connect(lambda: self.chosen.emit(place))
         return made
 
 

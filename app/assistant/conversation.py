@@ -55,6 +55,7 @@ _ANSWER_FIELDS = (
     "choices",
     "about",
     "code_path",
+    "steps",
 )
 """The fields that a message takes from its answer."""
 _SAME_S = 5.0

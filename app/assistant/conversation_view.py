@@ -25,6 +25,7 @@ from gpudeck.app.assistant.requests import (
     Decide,
     FinishedAnswer,
     UseCpu,
+    WakeDaemon,
     WriteBrief,
 )
 from gpudeck.app.language.texts import tr, tr_text
@@ -37,6 +38,7 @@ from gpudeck.app.widgets.controls import ask_save_path
 from gpudeck.assistant.host_protocol import Event, Waiting
 from gpudeck.assistant.intents.choices import Choice, choice_by_number
 from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.query.steps import ShowManual, ShowPage, StartDaemon
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.extras import missing_of
 from gpudeck.scheduler.protocol.errors import UserError
@@ -51,6 +53,8 @@ class ConversationView(QWidget):
     """Carries a `Conversation` that should be saved."""
     code_opened = Signal(str)
     """The user wants to see what would change in this folder or file of code."""
+    page_opened = Signal(object)
+    """The user wants to see a page; carries a `ShowPage` or a `ShowManual`."""
 
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
@@ -72,6 +76,7 @@ class ConversationView(QWidget):
         self._redraw.setInterval(_REDRAW_MS)
         self._redraw.timeout.connect(self.refresh)
         self.messages.acted.connect(self._act)
+        self.messages.stepped.connect(self._step_on)
         self.composer.asked.connect(self._ask_preset)
         self.composer.stop.clicked.connect(self._stop)
         self.composer.brief.triggered.connect(self.write_brief)
@@ -192,6 +197,24 @@ class ConversationView(QWidget):
         self._await(
             lambda: self.conversation.ask(choice.words, meant=choice.request),
             Ask(text, choice.request, self.conversation.about),
+        )
+
+    def _step_on(self, place: int, answer: int) -> None:
+        """Ask for what a step of an answer orders, or open its page."""
+        step = self.conversation.tree.message(answer).steps[place]
+        request = step.does
+        if isinstance(request, ShowPage | ShowManual):
+            self.page_opened.emit(request)
+            return
+        if isinstance(request, StartDaemon):
+            self._link.send(
+                self, WakeDaemon(), lambda _: self.again(answer), self.composer.show_message
+            )
+            return
+        title = tr_text(step.title)
+        self._await(
+            lambda: self.conversation.ask(title, meant=request),
+            Ask(title, request, self.conversation.about),
         )
 
     def _dismiss(self, answer: int, proposal: Proposal | None) -> None:

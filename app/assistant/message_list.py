@@ -28,6 +28,8 @@ class MessageList(QAbstractScrollArea):
 
     acted = Signal(str, int)
     """The user pressed a button (see `MessageView.acted`) of the message with this number."""
+    stepped = Signal(int, int)
+    """The user chose a step, by its place, of the message with this number."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -272,6 +274,7 @@ class MessageList(QAbstractScrollArea):
     def _new(self) -> MessageView:
         message_view = MessageView(self.viewport())
         message_view.acted.connect(lambda what: self.acted.emit(what, message_view.number))
+        message_view.stepped.connect(lambda place: self.stepped.emit(place, message_view.number))
         return message_view
 
     def _release(self, numbers: list[int] | dict[int, MessageView]) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from gpudeck.assistant.intents.choices import Choice
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.query.request import Request
+from gpudeck.assistant.query.steps import Step
 from gpudeck.assistant.tools.proposal import Proposal
 from gpudeck.language import text as words
 
@@ -224,6 +225,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the conversation is about after this answer."""
     code_path: str = ""
     """Code whose attention can be accelerated, to open on its page."""
+    steps: tuple[Step, ...] = ()
+    """What helps with what the answer tells, or shows more of it."""
 
     @property
     def pending(self) -> bool:

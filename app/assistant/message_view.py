@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QGraphicsOpacityEffect, QVBoxLayout, QWidg
 
 from gpudeck.app.assistant.answer_charts import AnswerCharts
 from gpudeck.app.assistant.captions import detail_rows, footer_text
-from gpudeck.app.assistant.cards import ChoiceCard, ProposalCard
+from gpudeck.app.assistant.cards import ChoiceCard, ProposalCard, StepsRow
 from gpudeck.app.assistant.conversation import code_blocks
 from gpudeck.app.assistant.message_tree import Message
 from gpudeck.app.assistant.notes import note_text
@@ -31,6 +31,8 @@ class MessageView(QFrame):
     acted = Signal(str)
     """The user pressed a button: copy, code, report, edit, again, delete, earlier, later or cpu;
     once, session or never on a proposal; the number of a meaning, or none; your code."""
+    stepped = Signal(int)
+    """The user chose one of the message's steps, by its place."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -44,7 +46,8 @@ class MessageView(QFrame):
         self._make_actions()
         self.controls: list[QWidget] = [
             self.text, self.proposal.decline, self.proposal.accept, self.proposal.more,
-            *self.choices.buttons.values(), self.your_code, self.use_cpu, self.earlier, self.later,
+            *self.choices.buttons.values(), *self.steps.buttons, self.your_code, self.use_cpu,
+            self.earlier, self.later,
             self.copy, self.code, self.save, self.again, self.edit, self.remove,
             self.details_button, self.details,
         ]  # fmt: skip
@@ -63,6 +66,8 @@ class MessageView(QFrame):
         self.proposal.decided.connect(self.acted)
         self.choices = ChoiceCard()
         self.choices.chosen.connect(self.acted)
+        self.steps = StepsRow()
+        self.steps.chosen.connect(self.stepped)
         self.note = label(size="small", meaning="muted", wrap=True)
         self.use_cpu = button(
             tr("Answer on the CPU now"), tooltip=tr("Do not wait for a GPU. This is slower")
@@ -165,6 +170,7 @@ class MessageView(QFrame):
             part.setFixedHeight(int(part.document().size().height()) + 2)
         self.proposal.settle()
         self.choices.settle()
+        self.steps.fit(inside)
         self.stale = False
         layout = self.layout()
         assert layout is not None
@@ -210,6 +216,7 @@ class MessageView(QFrame):
                 )
         self.proposal.show_proposal(message.proposal, message.decision)
         self.choices.show_choices(message.choices)
+        self.steps.show_steps(message.steps)
         self.text.setVisible(
             bool(message.text) and message.proposal is None and not message.choices
         )
@@ -294,6 +301,7 @@ class MessageView(QFrame):
         layout.setSpacing(theme.S)
         for part in (self.text, self.proposal, self.choices, self.curves, self.note):
             layout.addWidget(part)
+        layout.addWidget(self.steps)
         for made in (self.your_code, self.use_cpu):
             layout.addWidget(made, 0, Qt.AlignmentFlag.AlignLeft)
         layout.addWidget(self._footer)

@@ -62,6 +62,8 @@ class AssistantPage(QWidget):
     """The user wants to see the page of the models."""
     code_opened = Signal(str)
     """The user wants to see what would change in this folder or file of code."""
+    page_opened = Signal(object)
+    """The user wants to see a page; carries a `ShowPage` or a `ShowManual`."""
 
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
@@ -282,6 +284,7 @@ class AssistantPage(QWidget):
     def _connect(self) -> None:
         self.view.changed.connect(self._save)
         self.view.code_opened.connect(self.code_opened)
+        self.view.page_opened.connect(self.page_opened)
         self.view.composer.edit_presets.triggered.connect(self._edit_presets)
         self.view.composer.export.triggered.connect(self._export)
         self.sessions.created.connect(self._start)

@@ -211,6 +211,12 @@ COMMANDS = (
     ),
     Command("ask", "cli.assistant.ask", 'ask the assistant, e.g. gpudeck ask "what happened?"'),
     Command(
+        "manual",
+        "cli.assistant.manual",
+        "print a page of the manual or one of its sections, e.g. gpudeck manual queue",
+        json=False,
+    ),
+    Command(
         "query",
         "cli.assistant.query",
         "ask for values by subject and measure, e.g. gpudeck query devices temp --gpus 2-5",

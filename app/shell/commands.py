@@ -26,6 +26,7 @@ from gpudeck.app.shell.palette_model import (
 )
 from gpudeck.app.widgets.action_table import action_info
 from gpudeck.app.widgets.actions import bind_actions, find_action
+from gpudeck.assistant.query.steps import ShowManual, ShowPage
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.search import NEWEST, Search
 from gpudeck.scheduler.verbs.control import Configure
@@ -81,6 +82,15 @@ class Commands(QObject):
     def show_help(self) -> None:
         """Show the page of the manual that belongs to the current page."""
         self.manual.open_page(PAGE_OF.get(self.current_page, "monitor"))
+
+    def open_page(self, wanted: ShowPage | ShowManual) -> None:
+        """Open a page of the window, or a section of the manual."""
+        if isinstance(wanted, ShowManual):
+            self.manual.open_page(wanted.page, wanted.heading)
+            return
+        self._window.show_page(wanted.page)
+        if wanted.job:
+            self._window.jobs.show_job(wanted.job)
 
     def run(self, name: str) -> None:
         """Carry out an action of the table; show its page first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 PAGE_OF = {
@@ -28,6 +29,23 @@ class ManualPage(NamedTuple):
     title: str
     text: str
     """Markdown."""
+
+
+_HEADING = re.compile(r"^(#{1,6}) +(.*?) *#*$")
+
+
+def section_of(text: str, heading: str) -> str:
+    """Return a section with those below it; empty if no heading of the page is so."""
+    found: list[str] = []
+    level = 0
+    for line in text.splitlines():
+        match = _HEADING.match(line)
+        if match and level and len(match[1]) <= level:
+            break
+        if match and not level and match[2] == heading:
+            level = len(match[1])
+        found += [line] if level else []
+    return "\n".join(found)
 
 
 def manual_pages() -> list[ManualPage]:

@@ -140,8 +140,8 @@ class ManualSheet(Sheet):
         self.body.addWidget(self.text, 1)
         self.choice.currentIndexChanged.connect(self._show)
 
-    def open_page(self, name: str) -> None:
-        """Show the page for this page of the window."""
+    def open_page(self, name: str, heading: str = "") -> None:
+        """Show a page from its start, or from the section with a heading."""
         if not self._pages:
             self._pages = manual_pages()
             self.choice.addItems([page.title for page in self._pages])
@@ -149,6 +149,7 @@ class ManualSheet(Sheet):
         self.choice.setCurrentIndex(names.index(name) if name in names else 0)
         self._show()
         self.open()
+        self.text.scroll_to_heading(heading)
 
     def _show(self) -> None:
         if 0 <= (at := self.choice.currentIndex()) < len(self._pages):

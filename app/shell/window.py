@@ -175,6 +175,7 @@ class MainWindow(QWidget):
         page = self._add_page("assistant", AssistantPage(self.state, self.link))
         page.models_opened.connect(lambda: self.show_page("models"))
         page.code_opened.connect(self._show_code)
+        page.page_opened.connect(self.commands.open_page)
         return page
 
     @cached_property

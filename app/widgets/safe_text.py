@@ -77,6 +77,17 @@ class SafeText(QTextBrowser):
         self.document().setMarkdown(text.replace("TFLOP/s", "TFLOP/\u2060s"), features)
         self._space_out()
 
+    def scroll_to_heading(self, heading: str) -> None:
+        """Scroll to a heading, as Markdown has it; stay where there is none."""
+        wanted, block = heading.replace("`", ""), self.document().begin()
+        while block.isValid() and not (
+            block.blockFormat().headingLevel() and block.text() == wanted
+        ):
+            block = block.next()
+        if block.isValid():
+            top = self.document().documentLayout().blockBoundingRect(block).top()
+            self.verticalScrollBar().setValue(round(top))
+
     def cite(self, citations: Sequence[Citation], facts: Sequence[CitedFact]) -> None:
         """Link each value to its facts, with a dotted line and a tooltip."""
         shown = self.document().toPlainText()

@@ -102,9 +102,17 @@ def _runs(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
 
 def _failure(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     job, kind, line = values
-    retry = words.text('To run it with more memory, say: "retry job {job} with 40 GiB".', job=job)
-    parts = advice(job, str(kind), str(line), words)
-    return "\n\n".join((*parts, retry) if kind == "gpu memory" else parts)
+    return "\n\n".join(advice(job, str(kind), str(line), words))
+
+
+def _retry(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    """Return the words that run a job again with the memory that it needed."""
+    job, option, amount = values
+    if option != "memory" or not amount:
+        return ""
+    size = words.numbers(phrases.quantity(number(amount), "B"))
+    text = 'To run it with more memory, say: "retry job {job} with {size}".'
+    return words.text(text, job=job, size=size)
 
 
 def _liveness(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
@@ -336,6 +344,7 @@ _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "estimate": _estimate,
     "runs": _runs,
     "failure": _failure,
+    "retry": _retry,
     "liveness": _liveness,
     "replay": _replay,
     "no device": _missing,

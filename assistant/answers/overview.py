@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpudeck.assistant.answers import answer
+from gpudeck.assistant.answers.steps import chosen, steps_of
 from gpudeck.assistant.answers.values import facts as facts_of
 from gpudeck.assistant.facts.fact import Fact
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Rows
+from gpudeck.assistant.query.steps import Step
 from gpudeck.language.words import Words
 from gpudeck.scheduler.protocol.search import FAILED
 
@@ -17,8 +19,8 @@ _DAY_S = 86400.0
 
 def overview(
     query: Query, run: Callable[[Query], Rows], now: float, words: Words
-) -> tuple[str, tuple[Fact, ...]]:
-    """Return the text of an overview as Markdown, and its facts.
+) -> tuple[str, tuple[Fact, ...], tuple[Step, ...]]:
+    """Return the text of an overview as Markdown, its facts, and what helps with what is wrong.
 
     Args:
         query: Its time is the span in which failures and alerts count; None: alerts that last, and
@@ -40,7 +42,8 @@ def overview(
     parts += ["\n".join(f"- {_first(each, rows, words)}" for each, rows in found
                         if (each, rows) not in wrong)]  # fmt: skip
     facts = tuple(fact for _, rows in found for fact in facts_of(rows, words))
-    return "\n\n".join([first, *parts]), facts
+    steps = chosen(step for _, rows in found for step in steps_of(rows))
+    return "\n\n".join([first, *parts]), facts, steps
 
 
 def _first(query: Query, rows: Rows, words: Words) -> str:

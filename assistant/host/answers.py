@@ -15,6 +15,7 @@ from gpudeck.assistant.answers import answer as worded
 from gpudeck.assistant.answers.comparison import differences
 from gpudeck.assistant.answers.notes import notes
 from gpudeck.assistant.answers.overview import overview
+from gpudeck.assistant.answers.steps import chosen, steps_elsewhere, steps_of
 from gpudeck.assistant.answers.summary import summary
 from gpudeck.assistant.answers.values import facts as facts_of
 from gpudeck.assistant.facts import Fact, phrases
@@ -244,12 +245,15 @@ def _respond(asked: _Asked) -> Answer:
     """Answer, propose, ask back, or say what is not understood."""
     understood, said = asked.understood, asked.words
     if understood.declined:
-        return Answer(help_texts.declined(understood.declined, said), "template", "answer")
+        text = help_texts.declined(understood.declined, said)
+        steps = steps_elsewhere(understood.declined)
+        return Answer(text, "template", "answer", steps=steps)
     if understood.refusal is not None:
         begun = understood.begun
         kept = _state_of(begun, (), (), said) if begun is not None else None
         text = help_texts.refusal(understood.refusal, said, understood.verb)
-        return Answer(text, "template", "operate", state=kept)
+        steps = steps_elsewhere(understood.refusal.problem)
+        return Answer(text, "template", "operate", state=kept, steps=steps)
     if understood.choices:
         offered = distinct_choices(understood.choices, said)
         text = clarifying_question(offered, said)
@@ -322,9 +326,10 @@ def _answer_queries(asked: _Asked, queries: Sequence[Query]) -> Answer:
     ]
     last = answers[-1]
     facts = tuple(fact for answer in answers for fact in answer.facts)
+    steps = chosen(step for answer in answers for step in answer.steps)
     parts = [part for answer in answers for part in answer.text.split("\n\n")]
     text = "\n\n".join(dict.fromkeys(parts))  # what two answers say is said once
-    return msgspec.structs.replace(last, text=text, facts=facts)
+    return msgspec.structs.replace(last, text=text, facts=facts, steps=steps)
 
 
 def _answer_query(asked: _Asked, query: Query, rows: Rows | None = None) -> Answer:
@@ -336,12 +341,14 @@ def _answer_query(asked: _Asked, query: Query, rows: Rows | None = None) -> Answ
         text = _understood(asked, worded(query, rows, said))
         told = [*notes(query, rows, said), *(differences(rows, said) if query.other else [])]
         facts = facts_of(rows, said, told)
-        return Answer(text, "template", "answer", facts, state=_state(asked, query, rows))
+        state = _state(asked, query, rows)
+        return Answer(text, "template", "answer", facts, state=state, steps=steps_of(rows))
     match query.subject:
         case "overview":
             daemon = asked.context.daemon
-            text, facts = overview(query, lambda each: execute(daemon, each), time.time(), said)
-            return Answer(_understood(asked, text), "template", "answer", facts)
+            now = time.time()
+            text, facts, steps = overview(query, lambda each: execute(daemon, each), now, said)
+            return Answer(_understood(asked, text), "template", "answer", facts, steps=steps)
         case "help":
             return Answer(help_texts.abilities(said), "template", "answer")
         case "report":
@@ -364,7 +371,9 @@ def _answer_query(asked: _Asked, query: Query, rows: Rows | None = None) -> Answ
 def _show(asked: _Asked, query: Query, result: ToolResult) -> Answer:
     """Word the facts of a tool, with the action that follows from them if there is one."""
     text = _understood(asked, render(result.facts, result.render))
-    answer = Answer(text, "template", query.role, result.facts, code=result.folder)
+    answer = Answer(
+        text, "template", query.role, result.facts, code=result.folder, steps=result.steps
+    )
     if result.action is None:
         return answer
     try:

@@ -14,6 +14,7 @@ from gpudeck.assistant.facts.phrases import log_lines, plain
 from gpudeck.assistant.query import estimates, failures, printed
 from gpudeck.assistant.query.find import MAX_JOBS, named_jobs
 from gpudeck.assistant.query.groups import HELPERS
+from gpudeck.assistant.query.remedies import obstacle_note, retry_note
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows
 from gpudeck.assistant.query.shape import shaped
@@ -54,6 +55,7 @@ class _Context:
     def __init__(self, daemon: Client, snapshot: Snapshot, span: Span | None) -> None:
         self.span = span or Span(0.0, time.time())
         self.daemon, self.now = daemon, time.time()
+        self.snapshot = snapshot
         self.labels = {state.device.id: label(state.device) for state in snapshot.devices}
         self.devices = {state.device.id: state.device for state in snapshot.devices}
         self.power = {state.device.id: state.reading.get("power") for state in snapshot.devices
@@ -291,8 +293,9 @@ def _reason(context: _Context, job: j.Job) -> _Pair:
         return explain(state.unreadable, context.now), ""
     if isinstance(state, j.Queued):
         context.notes.append(_forecast(context, job))
+        context.notes += filter(None, [obstacle_note(job, context.snapshot)])
         return explain(state.wait, context.now), ""
-    if isinstance(state, j.Failed) and context.remedies:
+    if isinstance(state, j.Failed | j.Lost) and context.remedies:
         _remedy(context, job)
     found: Message = getattr(state, "reason", "")
     return (found, "") if found else (None, "")
@@ -309,9 +312,12 @@ def _forecast(context: _Context, job: j.Job) -> Note:
 
 
 def _remedy(context: _Context, job: j.Job) -> None:
-    found = failures.recognized(read_log(job.id, ONE_LOG).lines)
+    lines = read_log(job.id, ONE_LOG).lines
+    found = failures.recognized(lines)
     if found is not None:
         context.notes.append(Note("failure", (job.id, found.kind, plain(found.line, 300))))
+    again = retry_note(job, found.kind if found is not None else "", lines, context.snapshot)
+    context.notes += filter(None, [again])
 
 
 def _failure(context: _Context, job: j.Job) -> _Pair:
@@ -339,6 +345,7 @@ def _waited(context: _Context, job: j.Job) -> _Pair:
 def _start(context: _Context, job: j.Job) -> _Pair:
     if isinstance(job.state, j.Queued):
         context.notes.append(Note("waits", (job.id, explain(job.state.wait, context.now))))
+        context.notes += filter(None, [obstacle_note(job, context.snapshot)])
         context.notes.append(_forecast(context, job))
     began = job.started
     return (began, "") if began is not None else (None, "it has not started")
@@ -381,6 +388,7 @@ def _estimate(context: _Context, job: j.Job) -> _Pair:
         return None, "it has ended"
     if isinstance(job.state, j.Queued):
         context.notes.append(Note("waits", (job.id, explain(job.state.wait, context.now))))
+        context.notes += filter(None, [obstacle_note(job, context.snapshot)])
         context.notes.append(_forecast(context, job))
     found = _estimated(context, job)
     if found is None:

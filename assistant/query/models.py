@@ -44,7 +44,9 @@ def _served(snapshot: Snapshot) -> Rows:
     rows = tuple(
         Row(f"model {model.name}", model.name, (model.port,)) for model in running_models()
     )
-    return Rows("models", (Column("served"),), rows, phrase("served models"), snapshot.time)
+    notes = () if rows else (Note("none", ("models",)),)
+    served = phrase("served models")
+    return Rows("models", (Column("served"),), rows, served, snapshot.time, notes=notes)
 
 
 def _needed(snapshot: Snapshot, parameters: float) -> Rows:

@@ -172,8 +172,14 @@ def queue(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         if query.group in ("", state.group.name)
     ]
     columns = (Column("waiting"), Column("running"), Column("state"))
-    notes = (Note("held", (held,)),) if held and not query.group else ()
-    return Rows("queue", columns, tuple(rows), QUEUE, snapshot.time, notes=notes)
+    notes = [Note("held", (held,))] if held and not query.group else []
+    notes += [Note("obstacle", ("queue paused", ""))] if snapshot.paused else []
+    notes += [
+        Note("obstacle", ("group paused", state.group.name))
+        for state in groups
+        if state.group.paused and query.group in ("", state.group.name)
+    ]
+    return Rows("queue", columns, tuple(rows), QUEUE, snapshot.time, notes=tuple(notes))
 
 
 def limits(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
@@ -223,7 +229,8 @@ def machines(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         for host in snapshot.hosts
     )  # fmt: skip
     columns = (Column("state"), Column("devices"))
-    return Rows("machines", columns, rows, phrase("hosts"), snapshot.time)
+    notes = () if rows else (Note("none", ("hosts",)),)
+    return Rows("machines", columns, rows, phrase("hosts"), snapshot.time, notes=notes)
 
 
 def capacity(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:

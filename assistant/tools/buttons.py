@@ -8,6 +8,9 @@ import msgspec
 
 from gpudeck.language.text import Message, Value, phrase, phrase_count
 
+_NAMED = 3
+"""GPUs that a button names one by one."""
+
 
 class Buttons(msgspec.Struct, frozen=True, omit_defaults=True):
     """Hold the captions of the two buttons below a proposal; empty in those of older versions."""
@@ -16,58 +19,45 @@ class Buttons(msgspec.Struct, frozen=True, omit_defaults=True):
     decline: Message = ""
 
 
-_OF_JOBS: dict[str, Callable[[int, Value], Buttons]] = {
-    "cancel": lambda n, job: Buttons(
-        phrase_count("Cancel job {job}", "Cancel {n} jobs", n, job=job),
-        phrase_count("Keep job {job}", "Keep {n} jobs", n, job=job),
+_OF_JOBS: dict[str, Callable[[Value], Buttons]] = {
+    "cancel": lambda jobs: Buttons(
+        phrase("Cancel {jobs}", jobs=jobs), phrase("Keep {jobs}", jobs=jobs)
     ),
-    "hold": lambda n, job: Buttons(
-        phrase_count("Hold job {job}", "Hold {n} jobs", n, job=job),
-        phrase_count("Let job {job} start", "Let {n} jobs start", n, job=job),
+    "hold": lambda jobs: Buttons(
+        phrase("Hold {jobs}", jobs=jobs), phrase("Let {jobs} start", jobs=jobs)
     ),
-    "release": lambda n, job: Buttons(
-        phrase_count("Release job {job}", "Release {n} jobs", n, job=job),
-        phrase_count("Keep job {job} on hold", "Keep {n} jobs on hold", n, job=job),
+    "release": lambda jobs: Buttons(
+        phrase("Release {jobs}", jobs=jobs), phrase("Keep {jobs} on hold", jobs=jobs)
     ),
-    "suspend": lambda n, job: Buttons(
-        phrase_count("Suspend job {job}", "Suspend {n} jobs", n, job=job),
-        phrase_count("Let job {job} run on", "Let {n} jobs run on", n, job=job),
+    "suspend": lambda jobs: Buttons(
+        phrase("Suspend {jobs}", jobs=jobs), phrase("Let {jobs} run on", jobs=jobs)
     ),
-    "bring back": lambda n, job: Buttons(
-        phrase_count("Resume job {job}", "Resume {n} jobs", n, job=job),
-        phrase_count("Leave job {job} suspended", "Leave {n} jobs suspended", n, job=job),
+    "bring back": lambda jobs: Buttons(
+        phrase("Resume {jobs}", jobs=jobs), phrase("Leave {jobs} suspended", jobs=jobs)
     ),
-    "retry": lambda n, job: Buttons(
-        phrase_count("Run job {job} again", "Run {n} jobs again", n, job=job),
-        phrase("Queue nothing"),
+    "retry": lambda jobs: Buttons(phrase("Run {jobs} again", jobs=jobs), phrase("Queue nothing")),
+    "edit": lambda jobs: Buttons(
+        phrase("Change {jobs}", jobs=jobs), phrase("Leave {jobs} unchanged", jobs=jobs)
     ),
-    "edit": lambda n, job: Buttons(
-        phrase_count("Change job {job}", "Change {n} jobs", n, job=job),
-        phrase_count("Leave job {job} unchanged", "Leave {n} jobs unchanged", n, job=job),
+    "priority": lambda jobs: Buttons(
+        phrase("Change the priority: {jobs}", jobs=jobs),
+        phrase("Keep the priority: {jobs}", jobs=jobs),
     ),
-    "priority": lambda n, job: Buttons(
-        phrase_count("Change the priority of job {job}", "Change {n} priorities", n, job=job),
-        phrase_count("Keep the priority of job {job}", "Keep {n} priorities", n, job=job),
-    ),
-    "note": lambda n, job: Buttons(
-        phrase_count("Add the note to job {job}", "Add the note to {n} jobs", n, job=job),
-        phrase("Add no note"),
-    ),
-    "move": lambda n, job: Buttons(
-        phrase("Move job {job}", job=job), phrase("Keep the place of job {job}", job=job)
+    "note": lambda jobs: Buttons(phrase("Add a note to {jobs}", jobs=jobs), phrase("Add no note")),
+    "move": lambda jobs: Buttons(
+        phrase("Move {job}", job=jobs), phrase("Keep the place: {jobs}", jobs=jobs)
     ),
 }
 
 
 def of_jobs(act: str, jobs: Sequence[int]) -> Buttons:
     """Return the decisions on jobs; `act` is a verb, or `bring back` for suspended ones."""
-    return _OF_JOBS[act](len(jobs), jobs[0])
+    named = phrase("job {job}", job=jobs[0])
+    return _OF_JOBS[act](
+        named if len(jobs) == 1 else phrase_count("{n} job", "{n} jobs", len(jobs))
+    )
 
 
 def of_gpus(labels: Sequence[str]) -> Value:
     """Return GPUs by their labels, such as `GPU 0, GPU 1`; many of them by their number."""
     return ", ".join(labels) if len(labels) <= _NAMED else phrase("{n} GPUs", n=len(labels))
-
-
-_NAMED = 3
-"""GPUs that a button names one by one."""

@@ -6,13 +6,16 @@ Foreign text is shown as it is, and nothing reads it for orders.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from gpudeck.assistant.answers.steps import chosen, manual_step, steps_elsewhere
 from gpudeck.assistant.facts.fact import FactBuilder
 from gpudeck.assistant.language.glossary import meaning
 from gpudeck.assistant.language.guides import guide
 from gpudeck.assistant.query.find import named_jobs
 from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.query.steps import Step
 from gpudeck.assistant.reader.reading import shipped_reader
 from gpudeck.assistant.retrieval import Passage, Where, quoted, search, section
 from gpudeck.assistant.retrieval.ranking import find
@@ -37,7 +40,7 @@ def manual(context: ToolContext, query: Query) -> ToolResult:
         terms = [name, *([query.other.measure.removeprefix("what ")] if query.other else [])]
         return text_result("\n\n".join(meaning(term, context.words) for term in terms))
     if kind == "how":
-        return text_result(guide(name, context.words))
+        return text_result(guide(name, context.words), steps=steps_elsewhere(query.measure))
     if query.measure:
         lead = how_to(query.measure, context.words)
         found = section(command_of(query.measure))
@@ -60,7 +63,8 @@ def _answered(found: Answering, context: ToolContext) -> ToolResult:
         return text_result("\n\n".join(filter(None, [*leads, also])))
     if context.words.language != "en":
         leads.append(context.words.text("The manual, which is in English, says:"))
-    return _quote(passages, "docs", "\n\n".join(leads), also)
+    found_too = [manual_step(one.page, one.heading) for one in found.named if one.page != GLOSSARY]
+    return _quote(passages, "docs", "\n\n".join(leads), also, found_too)
 
 
 class Answering(NamedTuple):
@@ -111,12 +115,18 @@ _SHORT = 4
 
 
 def _quote(
-    passages: tuple[Passage, ...], where: Where, lead: str = "", also: str = ""
+    passages: tuple[Passage, ...],
+    where: Where,
+    lead: str = "",
+    also: str = "",
+    others: Sequence[Step] = (),
 ) -> ToolResult:
-    """Return passages word for word, each with its place."""
+    """Return passages word for word, each with its place; those of the manual can be opened."""
     add = FactBuilder(where, "", "", time.time())
     for i, passage in enumerate(passages):
         add.source = passage.cite
         add.text(f"passage{i}", passage.heading or passage.file, passage.text)
     shown = [*filter(None, [lead, quoted(passages, where), also])]
-    return ToolResult(tuple(add.facts), lambda _: shown)
+    places = [manual_step(one.file.removesuffix(".md"), one.heading) for one in passages]
+    steps = chosen([*places, *others]) if where == "docs" else ()
+    return ToolResult(tuple(add.facts), lambda _: shown, steps=steps)

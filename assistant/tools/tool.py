@@ -8,6 +8,7 @@ from typing import NamedTuple
 from gpudeck.assistant.facts import Fact
 from gpudeck.assistant.facts.index import FactIndex
 from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.query.steps import Step
 from gpudeck.assistant.tools.buttons import Buttons
 from gpudeck.assistant.tools.proposal import Preview
 from gpudeck.language.words import Words
@@ -74,6 +75,8 @@ class ToolResult(NamedTuple):
     """Return the template's text, part by part; every number in it is from the facts."""
     action: PlannedAction | None = None
     """An action that follows from the facts, to be proposed with them."""
+    steps: tuple[Step, ...] = ()
+    """What shows more of it."""
     folder: str = ""
     """Code of the person's that the window can show and change."""
 
@@ -82,6 +85,6 @@ Planner = Callable[[ToolContext, Order], PlannedAction]
 """Plan an order. Raises NotFound and UserError, in one line, if it cannot be carried out."""
 
 
-def text_result(*parts: str) -> ToolResult:
+def text_result(*parts: str, steps: tuple[Step, ...] = ()) -> ToolResult:
     """Return a result that is text without a fact."""
-    return ToolResult((), lambda _: list(parts))
+    return ToolResult((), lambda _: list(parts), steps=steps)

@@ -70,6 +70,7 @@ def clean_qt(qapp: QApplication) -> Iterator[None]:
     theme.apply(qapp, "light")
     texts.use("en")  # a test of the whole program leaves the language of this machine
     yield
+    texts.use("en")
     qapp.processEvents()
     qInstallMessageHandler(before)
     assert [text for text in said if not text.startswith(OFFSCREEN)] == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import re
+import shlex
 import time
 from collections.abc import Iterator
 from importlib import metadata
@@ -17,6 +19,7 @@ from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.host_protocol import Answer
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.query.request import NEWEST, Order, Query
+from gpudeck.assistant.query.steps import ShowPage
 from gpudeck.assistant.tools.proposal import Proposal
 from gpudeck.assistant.tools.proposal_store import LASTS_S, ProposalStore
 from gpudeck.assistant.tools.registry import plan_action
@@ -791,18 +794,18 @@ def test_the_buttons_of_an_order_name_what_is_done_and_what_stays(
         (Order("cancel", jobs=(first, second)), ("Cancel 2 jobs", "Keep 2 jobs")),
         (Order("hold", jobs=(first,)), (f"Hold job {first}", f"Let job {first} start")),
         (Order("retry", jobs=(broken,)), (f"Run job {broken} again", "Queue nothing")),
-        (Order("move", jobs=(second,)), (f"Move job {second}", f"Keep the place of job {second}")),
+        (Order("move", jobs=(second,)), (f"Move job {second}", f"Keep the place: job {second}")),
         (
             Order("priority", jobs=(first,), number=5),
             (
-                f"Change the priority of job {first}",
-                f"Keep the priority of job {first}",
+                f"Change the priority: job {first}",
+                f"Keep the priority: job {first}",
             ),
         ),
         (
             Order("note", jobs=(broken,), text="lr 0.1"),
             (
-                f"Add the note to job {broken}",
+                f"Add a note to job {broken}",
                 "Add no note",
             ),
         ),
@@ -820,3 +823,44 @@ def test_the_buttons_of_an_order_name_what_is_done_and_what_stays(
             for language in ("de", "fr", "es")
             for text in (buttons.accept, buttons.decline)
         ), "they are in the language of the window"
+
+
+def test_what_keeps_a_job_from_starting_is_a_step_that_proposes_its_release(
+    shared: Client, world: dict[str, int], assistant: Assistant
+) -> None:
+    held = shared.submit(python("1"), name="held", hold=True).id
+    why = assistant.ask("why?", meant=Query("jobs", "reason", jobs=(held,)))
+    (step,) = why.steps
+    assert render(step.title) == f"Release job {held}"
+    assert step.does == Order("release", jobs=(held,))
+    proposal = assistant.ask(render(step.title), meant=step.does).proposal
+    assert proposal is not None and proposal.title == f"Release job {held} (held)"
+    assistant.approve(proposal)
+    assert not shared.job(held).spec.hold
+    shared.cancel(held)
+
+
+def test_what_the_window_does_instead_is_a_step(
+    world: dict[str, int], assistant: Assistant
+) -> None:
+    guide = assistant.ask("how?", meant=Query("manual", "how quiet"))
+    assert [step.does for step in guide.steps] == [ShowPage("settings")]
+
+
+def test_the_command_line_names_the_command_that_shows_the_quoted_section(
+    world: dict[str, int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gpudeck.app.cli.main import main
+
+    assert main(["ask", "what does the manual say about submitting a job?"]) == 0
+    said = capsys.readouterr().out
+    named = re.search(r"To read more: gpudeck (manual \S+ (?:'[^']+'|\S+))", said)
+    assert named is not None, said
+    words = shlex.split(named[1])
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert words[2] in shown.splitlines()[0]
+    assert main(["manual", words[1], "no such section"]) == 1
+    assert "See: gpudeck manual" in capsys.readouterr().err
+    assert main(["manual"]) == 0
+    assert f"\n{words[1]} " in capsys.readouterr().out

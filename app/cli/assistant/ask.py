@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 import sys
 import time
 from argparse import ArgumentParser, Namespace
@@ -27,10 +28,11 @@ from gpudeck.assistant.intents.choices import Choice, choice_by_number
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.language.origins import reading, written_by
 from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.query.steps import ShowManual
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.language.languages import Language
 from gpudeck.language.rendering import render
-from gpudeck.language.text import Message, Text, join_texts, phrase
+from gpudeck.language.text import Message, Text, join_texts, joined, phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 
@@ -193,12 +195,22 @@ def _print_answer(answer: Answer, args: Namespace) -> None:
         file = _free_name(time.strftime("gpudeck-report-%Y-%m-%d"))
         save_report(answer.report, file, ".pdf")
         _print_text(phrase("The report is in {file}.", file=str(file)), answer)
+    _print_places(answer)
     print_line(f"{render(written_by(answer.writer), _language(answer))}.")
     if args.details:
         _print_reading(answer)
         sources = {render(fact.source, _language(answer)) for fact in answer.facts}
         if sources:
             _print_row(phrase("Sources"), "; ".join(sorted(sources)), answer)
+
+
+def _print_places(answer: Answer) -> None:
+    """Print the commands that show the sections of the manual which the answer quotes or names."""
+    places = [step.does for step in answer.steps if isinstance(step.does, ShowManual)]
+    commands = [shlex.join(["gpudeck", "manual", *filter(None, place)]) for place in
+                ((place.page, place.heading) for place in places)]  # fmt: skip
+    if commands:
+        _print_text(phrase("To read more: {commands}", commands=joined(commands)), answer)
 
 
 def _print_reading(answer: Answer) -> None:
