@@ -19,8 +19,7 @@ _SENTENCES = {
 _REASONS = {
     "measured": "This was measured at this shape on {gpus}.",
     "predicted": "This is predicted from measurements on {gpus}.",
-    "order": "Nothing like it was measured on such a card: this is the order in which backends are "
-    "tried, and the first that can runs.",
+    "order": "Nothing like it was measured on such a card, so the first that can compute it runs.",
 }
 
 
@@ -43,12 +42,17 @@ def attention(query: Query, rows: Rows, words: Words) -> list[str]:
     notes = {note.kind: note.values for note in rows.notes}
     card, forward, backward, *alike = map(str, notes["card"])
     who = names([Row("", one, ()) for one in alike], words)
+    basis, gpus = (str(value) for value in notes["basis"])
+    about = {"who": who, "card": phrases.escaped(card, 80)}
     first = words.text(
         "On {who} ({card}), attention would run with {forward} forward and {backward} backward.",
-        who=who, card=phrases.escaped(card, 80), forward=forward, backward=backward,
+        **about, forward=forward, backward=backward,
     )  # fmt: skip
-    basis, gpus = (str(value) for value in notes["basis"])
     why = words.text(_REASONS[basis], gpus=phrases.escaped(gpus, 200))
+    if basis == "order":
+        tried = words.listed([row.label for row in rows.rows])
+        first = words.text("On {who} ({card}), attention is tried with {names}, in this order.",
+                           **about, names=tried)  # fmt: skip
     lacking = [words.text("Not installed here: {names}.", names=words.listed([*map(str, left)]))
                for left in [notes.get("not installed", ())] if left]  # fmt: skip
     explain = words.text(

@@ -37,6 +37,8 @@ _SAID: dict[str, tuple[str, Callable[[str], int | str | bool]]] = {
 }  # fmt: skip
 """How each part of a shape is written: `causal d=128 bf16 4k`."""
 _PASSES = "forward", "backward"
+_WITH_BF16 = (8, 0)
+"""The first compute capability with bfloat16."""
 _SHOWN = 3
 """Backends that are named where the order alone decides."""
 
@@ -49,6 +51,8 @@ def attention(query: Query, snapshot: Snapshot) -> Rows:
     alike = tuple(label(s.device) for s in states if card_name(s.device.name) == card)
     shape, said = shape_of(query.text)
     capability = _capability(device)
+    if "dtype" not in said and capability is not None and (0, 0) < capability < _WITH_BF16:
+        shape = shape._replace(dtype="float16")
     forward, backward = (expect(card, capability, shape, each) for each in _PASSES)
     passes = (query.measure,) if query.measure else _PASSES
     columns = tuple(Column(name, "TFLOP/s") for name in passes)

@@ -152,7 +152,7 @@ def test_versions_and_the_backend_of_attention_are_told(
     assert "The version of CUDA is unknown" in both and metadata.version("triton") in both
     told = assistant.ask("which attention backend runs for causal d=64 fp32?").text
     order = backend_table.order("cpu")
-    assert f"attention would run with {order[0]} forward" in told
+    assert f"attention is tried with {order[0]}" in told
     assert "head size 64" in told.partition("I assumed")[0] and "4096" in told
     assert metadata.version("torch") in assistant.ask("which torch version do I have").text
 

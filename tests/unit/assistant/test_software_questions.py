@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
+import pytest
+import torch
+
+from gpudeck.accel.attention import dispatch
+from gpudeck.accel.attention.problem import Problem
 from gpudeck.assistant.answers import answer
 from gpudeck.assistant.intents.composed import compose
 from gpudeck.assistant.intents.names import Known
@@ -100,7 +105,7 @@ def test_the_backend_that_was_measured_fastest_on_the_card_is_told() -> None:
 def test_a_card_that_nobody_measured_has_the_order_of_its_kind() -> None:
     query = Query("attention", devices=(1,), text="fp16")
     told = answer(query, attention(query, snapshot(H200, AMPERE)), words("en"))
-    assert "(NVIDIA GeForce RTX 3090), attention would run with flash forward" in told
+    assert "(NVIDIA GeForce RTX 3090), attention is tried with flash, cudnn and triton" in told
     assert "Nothing like it was measured" in told and "TFLOP/s" not in told
     assert expect("NVIDIA GeForce RTX 2080 Ti", (7, 5), Shape()).backends[0] == "turing"
 
@@ -131,3 +136,36 @@ def test_the_memory_of_a_model_is_answered_without_a_reserve() -> None:
     assert asked("ask models", "measure=size", model="7B") == (
         Query("models", "largest", amount=7e9),
     )
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize(
+    ("shape", "capability"),
+    [
+        (Shape(), (9, 0)), (Shape(seq=3000, causal=False), (9, 0)),
+        (Shape("float16", 64, seq=700, batch=3), (9, 0)), (Shape("float32"), (9, 0)),
+        (Shape(), (8, 6)), (Shape(), (7, 5)), (Shape("float32"), (7, 5)), (Shape(), (10, 0)),
+    ],
+)  # fmt: skip
+def test_what_is_told_is_what_the_program_itself_explains(
+    shape: Shape, capability: tuple[int, int], direction: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "NVIDIA H200" if capability == (9, 0) else "NVIDIA unknown"
+    monkeypatch.setattr(dispatch, "_gpu", lambda problem: name)
+    monkeypatch.setattr(dispatch, "fail_to_load", lambda backend: None)
+    problem = Problem(shape.batch, shape.heads, shape.kv_heads, shape.seq, shape.seq,
+                      shape.head_dim, getattr(torch, shape.dtype), torch.device("cuda"), capability,
+                      0.1, right=0 if shape.causal else None)  # fmt: skip
+    dispatch.choose.cache_clear()
+    told, explained = (
+        expect(name, capability, shape, direction),
+        dispatch.choose(problem, direction=direction),
+    )
+    dispatch.choose.cache_clear()
+    rates = {c.backend: c.tflops for c in explained.candidates if c.tflops is not None}
+    assert told.rates == pytest.approx(rates, rel=0.01)
+    assert told.basis == explained.basis
+    if told.basis == "order":  # which of them can is found out by torch
+        assert explained.backend in told.backends
+    else:
+        assert told.backends[0] == explained.backend
