@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gpudeck.assistant.answers.values import value_text
+from gpudeck.assistant.answers.values import TERMS, value_text
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.language.remedies import advice
 from gpudeck.assistant.query.costs import MONEY
@@ -168,14 +168,23 @@ def _busy(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
 
 
 def _usual(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
-    who, measure, mean, limit = values
+    who, measure, mean, highest, limit, why = values
     unit = SUBJECTS["devices"].measures[str(measure)].unit
-    usual = words.text("The mean of {who} over the last seven days is {mean}.", who=who,
-                       mean=value_text(mean, unit, words, rows.time))  # fmt: skip
-    if limit is None or measure not in _LIMITED:
-        return usual
-    ends = words.text(_LIMITED[str(measure)], limit=value_text(limit, unit, words, rows.time))
-    return f"{usual} {ends}"
+    usual = words.text(
+        "Over the last seven days, {who} has {mean} at the mean and {highest} at most.", who=who,
+        mean=value_text(mean, unit, words, rows.time),
+        highest=value_text(highest, unit, words, rows.time),
+    )  # fmt: skip
+    told = [usual]
+    if limit is not None and measure in _LIMITED:
+        ends = value_text(limit, unit, words, rows.time)
+        told.append(words.text(_LIMITED[str(measure)], limit=ends))
+    if why:
+        reason = value_text(why, "", words, rows.time)
+        told.append(words.text("{who} is busy: {why}.", who=who, why=reason))
+    else:
+        told.append(words.text("{who} is {state}.", who=who, state=words.text(TERMS["idle"])))
+    return " ".join(told)
 
 
 _LIMITED = {

@@ -107,6 +107,7 @@ def _beside(daemon: Client, query: Query, other: Query, snapshot: Snapshot) -> R
         _run(daemon, msgspec.structs.replace(side, other=None), snapshot) for side in (query, other)
     ]
     first, second = sides
+    now = query.time is None and other.time is None
     rows: list[Row] = []
     for asked, side in zip((query, other), sides, strict=True):
         if not side.rows:
@@ -123,7 +124,7 @@ def _beside(daemon: Client, query: Query, other: Query, snapshot: Snapshot) -> R
         first,
         columns=columns,
         rows=tuple(rows),
-        notes=tuple(one for one in (*first.notes, *second.notes) if one.kind != "usual"),
+        notes=tuple(one for one in (*first.notes, *second.notes) if now or one.kind != "usual"),
         total=None,
         best="",
         left_out=0,

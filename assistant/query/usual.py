@@ -1,4 +1,4 @@
-"""Say what is usual for a value of a GPU: its mean of the past, and its limit."""
+"""Say what is usual for a value of a GPU: its past and its limit; and what it does now."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Note, Rows
 from gpudeck.assistant.query.shape import finite
 from gpudeck.scheduler.client import Client
-from gpudeck.scheduler.protocol.snapshot import DeviceState, Snapshot, label
+from gpudeck.scheduler.protocol.busy_causes import JobWaits, QuietHours, Settling
+from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Snapshot, label
 
 _PAST_S = 7 * 86400.0
 _POINTS = 500
+_QUIET = (Settling, JobWaits, QuietHours)
+"""Causes that keep only the assistant from a GPU."""
 _LIMITS = {"temp": "temp_limit", "power": "power_limit", "mem_used": "mem_total", "util": "",
            "fan": "", "clock_sm": "", "bandwidth": ""}  # fmt: skip
 """Measures with something usual, and the reading that is the limit of each."""
@@ -24,7 +27,8 @@ def with_usual(
 ) -> tuple[Note, ...]:
     """Return a note of what is usual, if one value of one GPU is what was asked for.
 
-    Whoever asks whether a card is too hot gets the value, and what to judge it by.
+    Whoever asks whether a card is too hot, or why, gets the value, what to judge it by, and what
+    the card does.
     """
     alone = not (query.time or query.where or query.states or query.to or query.by)
     keys = [found.best] if found.best else [row.key for row in found.rows]
@@ -38,5 +42,8 @@ def with_usual(
         return ()
     reading = state.reading.values if state.reading is not None else {}
     limit = reading.get(_LIMITS[query.measure])
-    mean = math.fsum(known) / len(known)
-    return (Note("usual", (label(state.device), query.measure, mean, limit)),)
+    highest = [float(v) for v in history.high.get(query.measure, []) if v and finite(v)] or known
+    mean, used = math.fsum(known) / len(known), state.use
+    why = used.reason if isinstance(used, Busy) and not isinstance(used.cause, _QUIET) else ""
+    values = (label(state.device), query.measure, mean, max(highest), limit, why)
+    return (Note("usual", values),)

@@ -25,11 +25,12 @@ from gpudeck.language.languages import LANGUAGES
 from gpudeck.language.text import Text
 from gpudeck.language.words import words
 from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.busy_causes import HeldByJobs
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.devices import Reading as DeviceReading
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Spec
 from gpudeck.scheduler.protocol.settings import Settings
-from gpudeck.scheduler.protocol.snapshot import Columns, DeviceState, Idle, Snapshot
+from gpudeck.scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
 
 NOW = datetime(2026, 11, 26, 15, 20).timestamp()
 KNOWN = Known(("train", "llama-70b"), ("nightly",), (), ("lea", "ben"), "lea", ("llama-70b",))
@@ -220,8 +221,11 @@ def test_what_is_usual_stands_beside_the_value_of_one_gpu() -> None:
     now = Snapshot(1, NOW, (state,), (), Settings(), "nvml")
     query = Query("devices", "temp", devices=(0,))
     told = answer(query, devices(daemon, query, now), words("en"))
-    assert "62 °C" in told and "over the last seven days is 40 °C" in told
-    assert "slows itself down from 89 °C on" in told
+    assert "62 °C" in told and "GPU 0 has 40 °C at the mean and 40 °C at most" in told
+    assert "slows itself down from 89 °C on. GPU 0 is idle." in told
+    busy = DeviceState(H100, state.reading, Busy(HeldByJobs((7,))), (7,))
+    used = Snapshot(1, NOW, (busy,), (), Settings(), "nvml")
+    assert "GPU 0 is busy: job 7 runs." in answer(query, devices(daemon, query, used), words("en"))
     several = Snapshot(1, NOW, (state, state), (), Settings(), "nvml")
     assert "seven days" not in answer(Query("devices", "temp"),
                                       devices(daemon, Query("devices", "temp"), several),
