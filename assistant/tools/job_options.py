@@ -27,7 +27,7 @@ _JOBS = ("after", "after_any")
 _FIXED = {"submit": ("cwd", "env"), "retry": ("env",)}
 """Options that an order says otherwise, or that are those of who approves it."""
 _NUMBERED = re.compile(r"GPU (\d+)")
-_LONGEST = 1000
+MOST_VALUE = 1000
 """Characters of a value: a card shows all of what is approved."""
 ARRAY = "array"
 """The option that is no part of a job: the indices of an array."""
@@ -44,8 +44,8 @@ def read(context: ToolContext, order: Order) -> JobOptions:
     found: dict[str, Any] = {}
     for name, text in order.options.items():
         option = KNOWN.get(name)
-        if len(text) > _LONGEST:
-            raise UserError(phrase("an option has up to {most} characters here", most=_LONGEST))
+        if len(text) > MOST_VALUE:
+            raise UserError(phrase("an option has up to {most} characters here", most=MOST_VALUE))
         if name == ARRAY and order.verb == "submit" and order.command:
             continue
         if option is None or name in _FIXED.get(order.verb, ()):
@@ -84,7 +84,7 @@ def captions(context: ToolContext, spec: Spec, options: JobOptions) -> tuple[tup
     words = context.words
 
     def write(option: JobOption) -> str:
-        return plain(render(option.write(getattr(spec, option.name)), words.language), _LONGEST)
+        return plain(render(option.write(getattr(spec, option.name)), words.language), MOST_VALUE)
 
     return tuple(
         (words.text(option.label), write(option))
@@ -102,7 +102,7 @@ def as_flags(order: Order, options: JobOptions) -> list[str]:
     return [
         f"{option.flag or '--' + option.name.replace('_', '-')}"
         + (
-            f" {shlex.quote(plain(texts[option.name], _LONGEST))}"
+            f" {shlex.quote(plain(texts[option.name], MOST_VALUE))}"
             if option.parse is not None
             else ""
         )

@@ -8,12 +8,11 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
-import msgspec
-
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.query.request import Order, Request, Role
-from gpudeck.assistant.tools.access import AccessToken, Act
-from gpudeck.assistant.tools.access_files import own_jobs, record, token_of
+from gpudeck.assistant.tools.access import AccessToken
+from gpudeck.assistant.tools.access_files import token_of
+from gpudeck.assistant.tools.carrying_out import carry_out, is_allowed
 from gpudeck.assistant.tools.permissions import check_permitted, forget_hint, refuse
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.assistant.tools.registry import plan_action
@@ -26,7 +25,7 @@ LASTS_S = 300.0
 """A proposal expires after this time, because the state it was planned from is outdated by then."""
 OF_PROGRAMS_LASTS_S = 3600.0
 """The same for the proposal of a program, which nobody waits for."""
-_MAX_PENDING = 100
+MOST_PENDING = 100
 """Proposals that are kept for the person, and as many for programs, which cannot push them out."""
 _CHANGED = "Nothing was done, because things have changed since this was proposed."
 
@@ -154,7 +153,7 @@ class ProposalStore:
                 self._pending[number] = pending
                 return result
             self._outcomes[number] = result.text
-            self._outcomes = dict(list(self._outcomes.items())[-_MAX_PENDING:])
+            self._outcomes = dict(list(self._outcomes.items())[-MOST_PENDING:])
         return result
 
     def _decide(
@@ -175,7 +174,7 @@ class ProposalStore:
             text = words.text("I will not propose this again ({tool}).", tool=tool)
             return DecisionResult(request.role, f"{text} {forget_hint(tool)}")
         context = context._replace(daemon=daemon)
-        if token is not None and not _is_allowed(token, pending):
+        if token is not None and not is_allowed(token, request, pending.action):
             text = words.text("This waits for a person: the access token does not allow it.")
             return DecisionResult(request.role, text, pending.proposal)
         if isinstance(request, Order) and not action.sealed:
@@ -185,7 +184,7 @@ class ProposalStore:
             by = pending.proposal.by
             again = self._keep(context, request, action, certain=False, note=changed, by=by)
             return DecisionResult(request.role, changed, again)
-        done, made = _carry_out(daemon, pending._replace(action=action), env, token)
+        done, made = carry_out(daemon, pending.proposal, request, action, env, token)
         state = State(made, about="job", language=words.language) if made else None
         return DecisionResult(request.role, done, state=state)
 
@@ -221,44 +220,6 @@ class ProposalStore:
             }
             valid[proposal.id] = _Pending(proposal, request, context, action)
             alike = [n for n, kept in valid.items() if bool(kept.proposal.by) == bool(by)]
-            dropped = frozenset(alike[:-_MAX_PENDING])
+            dropped = frozenset(alike[:-MOST_PENDING])
             self._pending = {n: kept for n, kept in valid.items() if n not in dropped}
         return proposal
-
-
-def _is_allowed(token: AccessToken, pending: _Pending) -> bool:
-    """Return whether a token allows a proposal; what follows from a question needs a person."""
-    order, jobs = pending.request, pending.action.jobs
-    return isinstance(order, Order) and token.allows(order, jobs, own_jobs(token))
-
-
-def _carry_out(
-    daemon: Client, pending: _Pending, env: Environment, token: AccessToken | None
-) -> tuple[str, tuple[int, ...]]:
-    """Do it, and return what was done, and the new jobs.
-
-    What a program ordered is in the timelines of its jobs, and what a token allowed in its record.
-    """
-    proposal, request, _, action = pending
-    verb, name = request.name.partition(" ")[2], token.name if token is not None else ""
-    order = (action.order or request).line
-    act = Act(proposal.id, time.time(), token.digest, proposal.by, order) if token else None
-    if act is not None:  # what cannot be recorded is not done
-        record(act)
-    if proposal.by and action.jobs:
-        daemon.record_order(action.jobs, verb, proposal.by, name)
-    outcome: str = ""
-    made: tuple[int, ...] = ()
-    try:
-        outcome = action.carry_out(daemon, env)
-        if action.submission:
-            made = tuple(job.id for job in daemon.submission(action.submission))
-            if proposal.by:
-                daemon.record_order(made, verb, proposal.by, name)
-    except UserError as e:
-        outcome = str(e)
-        raise
-    finally:
-        if act is not None:
-            record(msgspec.structs.replace(act, outcome=outcome, made=made))
-    return outcome, made

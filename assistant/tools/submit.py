@@ -34,7 +34,7 @@ from gpudeck.scheduler.protocol.jobs import Job, Spec
 from gpudeck.scheduler.protocol.submissions import new_token
 from gpudeck.scheduler.protocol.units import numbered
 
-_SHOWN = 2000
+MOST_SHOWN = 2000
 """Characters of a command and of its folder: a card shows all of what is approved."""
 
 
@@ -105,7 +105,6 @@ def _new_job(context: ToolContext, order: Order, options: JobOptions) -> _NewJob
 def retry(context: ToolContext, order: Order) -> PlannedAction:
     """Plan to run jobs that ended again as new jobs, perhaps with more memory."""
     words, jobs = context.words, targets(context, order)
-    _check_length(order.command)
     if active := [job for job in jobs if job.active]:
         raise UserError(
             words.text(
@@ -120,6 +119,8 @@ def retry(context: ToolContext, order: Order) -> PlannedAction:
         text = "{option} of a job cannot be changed once it is submitted"
         raise UserError(words.text(text, option=words.text("Command")))
     specs = [_again(job, order, options) for job in jobs]
+    if order.command:
+        _check_length(shlex.join(specs[0].argv))
     token = new_token()
 
     def carry_out(daemon: Client, env: Environment) -> str:
@@ -261,11 +262,11 @@ def _command(order: Order, folder: str, options: JobOptions) -> Spec:
 
 def _check_length(command: str) -> None:
     """Raise UserError for a command that a card would not show whole."""
-    if len(command) > _SHOWN:
+    if len(command) > MOST_SHOWN:
         raise UserError(
             phrase(
                 "a command has up to {most} characters here: put a longer one into a script",
-                most=_SHOWN,
+                most=MOST_SHOWN,
             )
         )
 
@@ -293,17 +294,17 @@ def _queued(context: ToolContext, jobs: Sequence[Job]) -> str:
 def _runs(context: ToolContext, spec: Spec) -> str:
     return context.words.text(
         "A new job will run in {folder}, without a shell: {command}.",
-        folder=phrases.plain(spec.cwd, _SHOWN),
+        folder=phrases.plain(spec.cwd, MOST_SHOWN),
         command=_shown(spec.argv),
     )
 
 
 def _shown(argv: Sequence[str]) -> str:
-    return phrases.plain(" ".join(map(_quoted, argv)), _SHOWN)
+    return phrases.plain(" ".join(map(_quoted, argv)), MOST_SHOWN)
 
 
 def _parameters(params: Mapping[str, str]) -> str:
-    return phrases.plain(", ".join(f"{name} {value}" for name, value in params.items()), _SHOWN)
+    return phrases.plain(", ".join(f"{name} {value}" for name, value in params.items()), MOST_SHOWN)
 
 
 def _quoted(word: str) -> str:

@@ -17,6 +17,7 @@ from gpudeck.assistant.library import hub, hub_search
 from gpudeck.assistant.query import table
 from gpudeck.assistant.serve import endpoint, requests, server
 from gpudeck.assistant.serve.served_model import ServedModel
+from gpudeck.assistant.tools import access_files, job_options, proposal_store, submit, targets
 from gpudeck.scheduler.devices import trace
 from gpudeck.scheduler.executors import containers
 from gpudeck.scheduler.hosts import connection, decoder, tunnel
@@ -59,6 +60,9 @@ MIB = 2**20
                                        traffic.MAX_UNSENT / MIB, traffic.RATE, traffic.BURST,
                                        traffic.AT_ONCE]),
         ("a query over MCP", [table.MOST_NAMED]),
+        ("an order over MCP", [submit.MOST_SHOWN, job_options.MOST_VALUE, targets.MAX_TOGETHER,
+                               proposal_store.MOST_PENDING]),
+        ("an access token", [access_files.MOST_TOKENS, access_files.MOST_ACTS]),
         ("a client of the page in the browser", [guard.MOST_PATH, web_server.MOST_POINTS]),
         ("a destination of notices", [MOST_DESTINATIONS, courier.TIMEOUT_S, courier.MAX_WAITING,
                                       courier.MOST_PRINTED, sender.MOST_MEMORY / MIB]),

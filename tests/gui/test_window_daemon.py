@@ -3,6 +3,7 @@ running."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -32,6 +33,7 @@ from gpudeck.scheduler.verbs.change import Cancel
 from gpudeck.scheduler.verbs.submit import Submit
 from tests.gui import snapshots
 from tests.gui.conftest import exchange
+from tests.integration.programs import talk, text
 from tests.support import state_folder
 
 PATIENCE_MS = 20_000
@@ -127,6 +129,30 @@ def test_a_proposal_is_carried_out_once_it_is_allowed(desktop, qtbot):
         timeout=PATIENCE_MS,
     )
     assert view.conversation.messages[1].decision == "once"
+
+
+def test_a_person_approves_in_the_window_what_a_program_orders(desktop, qtbot):
+    window = desktop.window
+    qtbot.waitUntil(lambda: window.state.snapshot is not None, timeout=PATIENCE_MS)
+    with Client(start=False) as deck:
+        job = deck.submit(["sleep", "300"], name="long").id
+        _, (result,) = asyncio.run(talk([("cancel", {"jobs": [job]})]))
+        window.show_page("assistant")
+        messages = window.assistant.view.messages
+        qtbot.waitUntil(
+            lambda: bool(messages.views) and messages.views[-1].proposal.accept.isVisible() is True,
+            timeout=PATIENCE_MS,
+        )
+        shown = messages.views[-1].proposal
+        assert shown.title.text() == f"Cancel job {job} (long)?"
+        assert deck.job(job).active
+        shown.accept.click()
+        qtbot.waitUntil(lambda: not deck.job(job).active, timeout=PATIENCE_MS)
+        told = [str(event.text) for event in deck.timeline(job) if event.what == "ordered"]
+        assert told == ["cancel by editor, approved by a person"]
+        number = result.structured_content["id"]
+        _, (outcome,) = asyncio.run(talk([("proposal", {"id": number})]))
+        assert f"job {job}" in text(outcome)
 
 
 def test_the_daemon_learns_whether_the_window_is_visible(desktop, qtbot, monkeypatch):

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.query.table import SUBJECTS, VERBS
 from gpudeck.assistant.query.written import order_tools, read_order, read_query
 from gpudeck.assistant.tool_server.tools import NOTICE
@@ -162,6 +164,17 @@ def test_a_preview_says_what_would_run_and_nothing_runs(busy: int, tmp_path: Pat
         assert sorted(job.spec.index for job in made) == [0, 1, 2]
         assert {deck.wait(job.id, 60.0).status for job in made} == {"done"}
     assert (tmp_path / "here").exists()
+
+
+def test_a_change_of_a_command_that_a_card_would_cut_off_is_refused(busy: int) -> None:
+    with Client(start=False) as deck:
+        job = deck.submit(["true", "x" * 1990], name="wordy")
+        deck.wait(job.id, 60.0)
+    _, (same,) = asyncio.run(talk([("retry", {"jobs": [job.id]})]))
+    assert same.structured_content["runs"][0]["command"][1] == "x" * 1990
+    changed = Order("retry", jobs=(job.id,), command="--hidden behind")
+    answer = Assistant().ask("", device="cpu", meant=changed, by="editor")
+    assert answer.proposal is None and "up to 2000 characters" in answer.text
 
 
 def test_triage_quotes_the_output_and_proposes_what_may_help(busy: int) -> None:
