@@ -20,7 +20,8 @@ class Command(NamedTuple):
     """Module in `app`."""
     help: str
     function: str = "run"
-    """The function that runs the command: takes the arguments and returns the exit status."""
+    """The function that runs the command: takes the arguments and returns the exit status,
+    or None for 0."""
     json: bool = True
     """The command has a --json option."""
 

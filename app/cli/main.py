@@ -75,8 +75,8 @@ def _run(given: Sequence[str]) -> int:
         raise UsageError(f"{_describe_extra(extra)}. See: {args.prog} --help")
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see gpudeck/__main__.py
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    status: int = _run_there(args) if args.machine else args.run(args)
-    return status
+    status: int | None = _run_there(args) if args.machine else args.run(args)
+    return status or 0
 
 
 def _explain(error: Exception) -> tuple[str, int]:
@@ -99,7 +99,7 @@ def _explain(error: Exception) -> tuple[str, int]:
             return str(error), 1
 
 
-def _run_there(args: argparse.Namespace) -> int:
+def _run_there(args: argparse.Namespace) -> int | None:
     """Run a command with the queue of the machine that `--host` names."""
     if not args.remote:
         queue = ", ".join(command.name for command in COMMANDS if command.remote)
@@ -114,7 +114,7 @@ def _run_there(args: argparse.Namespace) -> int:
     with tunnel(args.machine, known[args.machine]) as place:
         Client.default_place = place
         try:
-            status: int = args.run(args)
+            status: int | None = args.run(args)
             return status
         finally:
             Client.default_place = None

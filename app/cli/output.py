@@ -74,6 +74,30 @@ def print_result(args: Namespace, value: Any, *lines: str) -> None:
         print_line(line)
 
 
+def print_list(
+    args: Namespace,
+    value: Any,
+    heading: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    empty: str,
+    right: Sequence[int] = (),
+) -> None:
+    """Print the value as JSON if the user passed --json, and the rows as a table otherwise.
+
+    Args:
+        args: The arguments of the command.
+        value: What is printed as JSON.
+        heading: The titles of the columns.
+        rows: The cells of each row.
+        empty: The line that is printed where there are no rows.
+        right: The columns to align to the right.
+    """
+    if args.json or not rows:
+        print_result(args, value, empty)
+    else:
+        print_table([heading, *rows], right)
+
+
 def print_error(message: str) -> None:
     """Print one line on standard error."""
     print(f"gpudeck: {printable(message)}", file=sys.stderr)

@@ -57,7 +57,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--chart", type=Path, metavar="FILE.svg", help="also draw a chart")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Measure, and print a table."""
     require_served(args.folder)
     folder = args.folder.expanduser().absolute()
@@ -73,7 +73,6 @@ def run(args: Namespace) -> int:
         print_json(result)
     else:
         _print(result)
-    return 0
 
 
 def _show(doing: Waiting) -> None:

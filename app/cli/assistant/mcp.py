@@ -8,7 +8,7 @@ from argparse import Namespace
 from gpudeck.assistant.tools.access_files import VARIABLE, token_of
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Serve until stdin is closed. Raises UserError for an access token that cannot be used."""
     secret = os.environ.pop(VARIABLE, "")  # neither jobs nor the assistant's process inherit it
     if secret:
@@ -16,4 +16,3 @@ def run(args: Namespace) -> int:
     from gpudeck.assistant.tool_server.server import serve  # the package `mcp` may be missing
 
     serve(secret)
-    return 0

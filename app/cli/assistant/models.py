@@ -12,6 +12,7 @@ from gpudeck.app.cli.output import (
     clear_progress,
     print_json,
     print_line,
+    print_list,
     print_result,
     print_table,
     show_progress,
@@ -82,17 +83,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Carry out the action that the arguments name."""
-    if args.action == "list":
-        return _list(args)
-    if args.action == "served":
-        return _list_served(args)
     if args.recommended:
-        return _take_recommended(args)
-    if not args.name:
+        _take_recommended(args)
+        return
+    if not args.name and args.action in _EXAMPLES:
         raise UsageError(f"missing model. Example: {_EXAMPLES[args.action]}")
     actions = {
+        "list": _list,
+        "served": _list_served,
         "add": _add,
         "pull": _pull,
         "use": _use,
@@ -100,15 +100,15 @@ def run(args: Namespace) -> int:
         "benchmark": _benchmark,
         "stop": _stop,
     }
-    return actions[args.action](args)
+    actions[args.action](args)
 
 
-def _list(args: Namespace) -> int:
+def _list(args: Namespace) -> None:
     used = _used_model()
     found = model_list.listed_models(used)
     if args.json:
         print_json(found)
-        return 0
+        return
     if found:
         heading = ("MODEL", "PARAMETERS", "ON DISK", "FAMILY", "NEEDS ON CPU", "ON CUDA", "")
         print_table([heading, *(_row(model, used) for model in found)], right=(1, 2, 4, 5))
@@ -117,7 +117,6 @@ def _list(args: Namespace) -> int:
         if found:
             print_line(f"To choose one: gpudeck models use {found[0].name}")
         _print_offer(_recommended(), "To download and use it: gpudeck models pull --recommended")
-    return 0
 
 
 def _recommended() -> Recommendation | Message:
@@ -134,7 +133,7 @@ def _print_offer(offered: Recommendation | Message, step: str) -> None:
         print_line(line)
 
 
-def _take_recommended(args: Namespace) -> int:
+def _take_recommended(args: Namespace) -> None:
     """Download the model that fits this machine, and make it the assistant's."""
     if args.action != "pull" or args.name:
         raise UsageError("--recommended belongs to: gpudeck models pull --recommended")
@@ -146,19 +145,17 @@ def _take_recommended(args: Namespace) -> int:
     model = _downloaded(Pull(offered.model.name, offered.model.most_bytes))
     with Client() as client:
         client.configure(model_folder=model.path, model_device=offered.device)
-    return _print_model(model, args, f"is in use on {offered.device} (setting model_device)")
+    _print_model(model, args, f"is in use on {offered.device} (setting model_device)")
 
 
-def _list_served(args: Namespace) -> int:
+def _list_served(args: Namespace) -> None:
     found = served_models()
-    if args.json:
-        print_json(found)
-    elif found:
-        heading = ("MODEL", "ADDRESS", "ON", "REQUESTS", "SPEED", "CACHE", "PREFIX HITS", "STATE")
-        print_table([heading, *map(_served_row, found)])
-    else:
-        print_line("No model is served. To serve one: gpudeck serve FOLDER")
-    return 0
+    print_list(
+        args, found,
+        ("MODEL", "ADDRESS", "ON", "REQUESTS", "SPEED", "CACHE", "PREFIX HITS", "STATE"),
+        [_served_row(served) for served in found],
+        "No model is served. To serve one: gpudeck serve FOLDER",
+    )  # fmt: skip
 
 
 def _served_row(served: Served) -> tuple[str, ...]:
@@ -169,11 +166,10 @@ def _served_row(served: Served) -> tuple[str, ...]:
     return (*name, *(text(served) for text in told), "ready")
 
 
-def _stop(args: Namespace) -> int:
+def _stop(args: Namespace) -> None:
     served = find_served(args.name)
     stop(served.port)
     print_result(args, served, f"{served.name} at port {served.port} was stopped.")
-    return 0
 
 
 def _row(model: Model, used: str) -> tuple[str, ...]:
@@ -189,13 +185,13 @@ def _used_model() -> str:
         return client.snapshot().settings.model
 
 
-def _add(args: Namespace) -> int:
-    return _print_model(model_list.add(args.name), args, "was added to the list")
+def _add(args: Namespace) -> None:
+    _print_model(model_list.add(args.name), args, "was added to the list")
 
 
-def _pull(args: Namespace) -> int:
+def _pull(args: Namespace) -> None:
     pull = Pull(args.name)
-    return _print_model(_downloaded(pull), args, f"is in {pull.folder}")
+    _print_model(_downloaded(pull), args, f"is in {pull.folder}")
 
 
 def _downloaded(pull: Pull) -> Model:
@@ -237,13 +233,13 @@ def _show_download(progress: FetchProgress) -> None:
     show_progress(f"{doing} {progress.file}: {size} ({percent:.0f} %)")
 
 
-def _use(args: Namespace) -> int:
+def _use(args: Namespace) -> None:
     with Client() as client:
         settings = client.snapshot().settings
         if args.name in ("none", TEMPLATE):
             client.configure(model_folder=TEMPLATE)
             print_line("No model is in use: templates write all texts.")
-            return 0
+            return
         model = model_list.find(args.name, settings.model)
         if model.problem:
             raise UserError(model.problem)
@@ -257,16 +253,16 @@ def _use(args: Namespace) -> int:
             )
         model_list.add(model.path)  # so that it stays on the list when another model is chosen
         client.configure(model_folder=model.path)
-    return _print_model(model, args, f"is in use on {settings.model_device} (setting model_device)")
+    _print_model(model, args, f"is in use on {settings.model_device} (setting model_device)")
 
 
-def _remove(args: Namespace) -> int:
+def _remove(args: Namespace) -> None:
     model = model_list.find(args.name)
     model_list.remove(model.path)
-    return _print_model(model, args, f"was removed from the list; its files remain in {model.path}")
+    _print_model(model, args, f"was removed from the list; its files remain in {model.path}")
 
 
-def _benchmark(args: Namespace) -> int:
+def _benchmark(args: Namespace) -> None:
     model = model_list.find(args.name, _used_model())
     assistant = Assistant()
 
@@ -282,9 +278,7 @@ def _benchmark(args: Namespace) -> int:
     finally:
         clear_progress()
     print_result(args, speed, f"{speed.model} {speed_text(speed)}", *package_text(speed))
-    return 0
 
 
-def _print_model(model: Model, args: Namespace, what: str) -> int:
+def _print_model(model: Model, args: Namespace, what: str) -> None:
     print_result(args, model, f"{model.name} ({parameters(model)} parameters) {what}.")
-    return 0

@@ -20,7 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Print the tools that must never be proposed."""
     with Client() as client:
         never = forget(client, *args.forget)
@@ -32,4 +32,3 @@ def run(args: Namespace) -> int:
     else:
         text = "The assistant may propose anything it can do. It does nothing until you allow it."
     print_result(args, {"never": never}, text)
-    return 0

@@ -56,7 +56,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--name", default="", help="the name of a setting")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Print the answer; with --json, the rows."""
     query = _query(args)
     with Client() as daemon:
@@ -65,7 +65,6 @@ def run(args: Namespace) -> int:
         print_json(rows)
     else:
         print_markdown(answer(query, rows, words("en")))
-    return 0
 
 
 def _query(args: Namespace) -> Query:

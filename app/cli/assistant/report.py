@@ -71,7 +71,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--out", metavar="FILE", help="write the report to FILE, with its charts")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Print the report, or write it to a file."""
     if args.until is not None and (args.since is None or args.until <= args.since):
         raise UsageError(
@@ -95,7 +95,6 @@ def run(args: Namespace) -> int:
     else:
         lines = FORMATS[ending](answer.report).splitlines()
     print_result(args, answer, *lines)
-    return 0
 
 
 def _ending(args: Namespace) -> str:

@@ -108,24 +108,26 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Serve until interrupted."""
-    if not args.background:
-        return _begin(args)
     try:
-        return _begin(args)
+        _begin(args)
     except UserError as e:
+        if not args.background:
+            raise
         report_ready(str(e))  # to the window, which started this
         return 1
+    return 0
 
 
-def _begin(args: Namespace) -> int:
+def _begin(args: Namespace) -> None:
     if args.model is not None:
         require_served(args.model)
     if args.held == "job" and not args.in_job:
-        return _submit(args)
-    return _serve(args)
+        _submit(args)
+    else:
+        _serve(args)
 
 
-def _serve(args: Namespace) -> int:
+def _serve(args: Namespace) -> None:
     say = _nothing if args.background else print_line
     file = token_file()
     if args.new_token:
@@ -149,7 +151,6 @@ def _serve(args: Namespace) -> int:
             beside = Control(answerer, port, args.held, ready).running
         endpoint = OpenAIEndpoint(answerer, token, device(args), args.patience)
         serve(endpoint.app(), sock, print_error, beside)
-    return 0
 
 
 def _listening(args: Namespace) -> socket.socket:
@@ -177,7 +178,7 @@ def _options(args: Namespace) -> Options:
     )
 
 
-def _submit(args: Namespace) -> int:
+def _submit(args: Namespace) -> None:
     """Queue this command as a job that holds a GPU."""
     if args.model is None:
         raise UserError(
@@ -186,7 +187,6 @@ def _submit(args: Namespace) -> int:
     job = client.submit(_options(args), args.port)
     print_line(f"job {job}: serves {args.model.name} at http://127.0.0.1:{args.port}/v1")
     print_line(f"To end it: gpudeck cancel {job}")
-    return 0
 
 
 def _print_model(name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -58,21 +58,22 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> int | None:
     """Carry out the action that the arguments name."""
     for path in args.paths:
         if not os.path.lexists(path):
             raise NotFound(phrase("there is no file or folder {path}", path=str(path)))
-    return {"scan": _scan, "diff": _diff, "prove": _prove, "apply": _apply, "undo": _undo}[
-        args.action
-    ](args)
+    actions: dict[str, Callable[[Namespace], int | None]] = {
+        "scan": _scan, "diff": _diff, "prove": _prove, "apply": _apply, "undo": _undo,
+    }  # fmt: skip
+    return actions[args.action](args)
 
 
-def _scan(args: Namespace) -> int:
+def _scan(args: Namespace) -> None:
     found = scan(args.paths)
     if args.json:
         print_json(found)
-        return 0
+        return
     _print_findings(found, args.paths)
     linked = sum(f.action == "link" for f in found)
     if linked:
@@ -81,7 +82,6 @@ def _scan(args: Namespace) -> int:
     if changed := len(_changed_below(args.paths)):
         what = "1 file is" if changed == 1 else f"{changed} files are"
         print_line(f"{what} linked already. To undo that: gpudeck inject undo PATH")
-    return 0
 
 
 def _print_findings(found: Sequence[Finding], paths: Sequence[str]) -> None:
@@ -102,17 +102,16 @@ def _print_findings(found: Sequence[Finding], paths: Sequence[str]) -> None:
         print_line(f"{capitalized(prediction)}.")
 
 
-def _diff(args: Namespace) -> int:
+def _diff(args: Namespace) -> None:
     made, found = changes(args.paths)
     if args.json:
         print_json([{"file": str(c.path), "diff": c.diff()} for c in made])
-        return 0
+        return
     for each in made:
         for line in each.diff().splitlines():
             print_line(line)
     if not made:
         _print_findings([f for f in found if f.action == "leave"], args.paths)
-    return 0
 
 
 def _prove(args: Namespace) -> int:

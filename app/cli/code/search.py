@@ -14,7 +14,14 @@ from gpudeck.accel.search.verdict import Verdict, decode
 from gpudeck.accel.workloads.catalog import SEARCHED, SEARCHED_OURS
 from gpudeck.app.cli import arguments
 from gpudeck.app.cli.files import read_bytes, write_bytes
-from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
+from gpudeck.app.cli.output import (
+    UsageError,
+    print_json,
+    print_line,
+    print_list,
+    print_result,
+    print_table,
+)
 from gpudeck.extras import missing_of
 from gpudeck.language.rendering import render
 from gpudeck.language.text import phrase
@@ -174,31 +181,25 @@ def _described(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _list(args: Namespace) -> int:
+def _list(args: Namespace) -> None:
     kernels = installed.installed()
-    if args.json:
-        print_json(kernels)
-        return 0
-    rows = [(k.name, f"{k.speedup:.3f}", k.baseline, k.device) for k in kernels]
-    if rows:
-        print_table([("KERNEL", "AT LEAST", "TIMES AS FAST AS", "DEVICE"), *rows])
-    else:
-        print_line("No kernel is installed. To search one: gpudeck run search task=softmax")
-    return 0
+    print_list(
+        args, kernels, ("KERNEL", "AT LEAST", "TIMES AS FAST AS", "DEVICE"),
+        [(k.name, f"{k.speedup:.3f}", k.baseline, k.device) for k in kernels],
+        "No kernel is installed. To search one: gpudeck run search task=softmax",
+    )  # fmt: skip
 
 
-def _show(args: Namespace) -> int:
+def _show(args: Namespace) -> None:
     held = {problem.name: (problem, entries) for problem, entries in searches()}
     if args.target is None:
-        if args.json:
-            print_json([problem for problem, _ in held.values()])
-            return 0
-        rows = [_overview(name, *found) for name, found in held.items()]
-        if rows:
-            print_table([("SEARCH", "TRIED", "BEST µs", "SECONDS", "GPU"), *rows])
-        else:
-            print_line("Nothing was searched. To search: gpudeck run search task=softmax")
-        return 0
+        print_list(
+            args, [problem for problem, _ in held.values()],
+            ("SEARCH", "TRIED", "BEST µs", "SECONDS", "GPU"),
+            [_overview(name, *found) for name, found in held.items()],
+            "Nothing was searched. To search: gpudeck run search task=softmax",
+        )  # fmt: skip
+        return
     if args.target not in held:
         raise NotFound(
             phrase("no search is called {target}. See: gpudeck search show", target=args.target)
@@ -206,7 +207,7 @@ def _show(args: Namespace) -> int:
     problem, entries = held[args.target]
     if args.json:
         print_json({"problem": problem, "entries": entries})
-        return 0
+        return
     sizes = " ".join(f"{name}={size}" for name, size in problem.sizes.items())
     print_line(
         f"{problem.task} {problem.dtype} {sizes} on {problem.gpu}, template: {problem.template}"
@@ -215,7 +216,6 @@ def _show(args: Namespace) -> int:
     print_table([("µs", "OUTCOME", "WHY", "CONFIGURATION"), *_variants(entries)])
     if args.code:
         _show_code(problem)
-    return 0
 
 
 def _show_code(problem: Problem) -> None:
@@ -265,7 +265,7 @@ def _written(entry: Entry) -> str:
     return " ".join(f"{name}={value}" for name, value in entry.config.items())
 
 
-def _install(args: Namespace) -> int:
+def _install(args: Namespace) -> None:
     try:
         verdict = decode(read_bytes(Path(args.target)))
     except MALFORMED as e:
@@ -279,10 +279,9 @@ def _install(args: Namespace) -> int:
     print_result(
         args, kernel, f"{kernel.name} is used. To undo it: gpudeck search remove {kernel.name}"
     )
-    return 0
 
 
-def _remove(args: Namespace) -> int:
+def _remove(args: Namespace) -> None:
     try:
         kernel = installed.remove(args.target)
     except KeyError as e:
@@ -290,4 +289,3 @@ def _remove(args: Namespace) -> int:
             phrase("no kernel is called {target}. See: gpudeck search list", target=args.target)
         ) from e
     print_result(args, kernel, f"{kernel.name} is no longer used.")
-    return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from gpudeck.app.cli import arguments
-from gpudeck.app.cli.output import print_json, print_line, print_table
+from gpudeck.app.cli.output import print_list
 from gpudeck.app.format.values import clock, duration
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.snapshot import Alert
@@ -25,21 +25,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Print the alerts, current ones first."""
     with Client() as client:
         if args.acknowledge is not None:
             client.acknowledge(args.acknowledge)
         now, alerts = client.snapshot().time, client.alerts(args.limit)
-    if args.json:
-        print_json(alerts)
-    elif alerts:
-        ordered = sorted(alerts, key=lambda alert: (alert.cleared is not None, -alert.id))
-        heading = ("ALERT", "STATE", "SINCE", "LASTED", "DESCRIPTION")
-        print_table([heading, *(_row(alert, now) for alert in ordered)])
-    else:
-        print_line("No alerts so far.")
-    return 0
+    ordered = sorted(alerts, key=lambda alert: (alert.cleared is not None, -alert.id))
+    print_list(
+        args, alerts, ("ALERT", "STATE", "SINCE", "LASTED", "DESCRIPTION"),
+        [_row(alert, now) for alert in ordered], "No alerts so far.",
+    )  # fmt: skip
 
 
 def _row(alert: Alert, now: float) -> tuple[str, ...]:

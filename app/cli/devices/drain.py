@@ -19,17 +19,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("gpus", nargs="+", metavar="GPU", help="indices or UUIDs")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Drain the GPUs: jobs that run there continue."""
-    return _set_drained(args, True)
+    _set_drained(args, True)
 
 
-def undrain(args: Namespace) -> int:
+def undrain(args: Namespace) -> None:
     """Let jobs start on the GPUs again."""
-    return _set_drained(args, False)
+    _set_drained(args, False)
 
 
-def _set_drained(args: Namespace, drain: bool) -> int:
+def _set_drained(args: Namespace, drain: bool) -> None:
     with Client() as client:
         snapshot = client.snapshot()
         chosen = [find_device(snapshot, name) for name in args.gpus]
@@ -38,7 +38,6 @@ def _set_drained(args: Namespace, drain: bool) -> int:
     names = ", ".join(label(device) for device in chosen)
     verb = "are" if len(chosen) > 1 else "is"
     print_result(args, {"drained": sorted(listed(new.drained))}, f"{names} {verb} {became}.")
-    return 0
 
 
 def find_device(snapshot: Snapshot, name: str) -> Device:

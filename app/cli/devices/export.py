@@ -58,7 +58,7 @@ def _points(text: str) -> int:
     return number
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Export the history between two times."""
     fields = tuple(name.strip() for name in args.fields.split(",") if name.strip())
     if unknown := [name for name in fields if name not in FIELDS]:
@@ -82,4 +82,3 @@ def run(args: Namespace) -> int:
     print_result(
         args, {"file": args.out, "rows": rows}, f"Wrote {plural(rows, 'row')} to {args.out}."
     )
-    return 0

@@ -29,7 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Free the GPUs that the arguments name."""
     now = time.time()
     begin = now
@@ -49,4 +49,3 @@ def run(args: Namespace) -> int:
         made = client.reserve(booking)
         clear_progress()
     print_result(args, made, *freed_text(made, booking, snapshot))
-    return 0

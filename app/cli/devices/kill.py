@@ -22,7 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """End the process after asking, or cancel the job that owns it."""
     with Client() as client:
         process = find_process(client.details(), args.pid)
@@ -42,7 +42,6 @@ def run(args: Namespace) -> int:
     else:
         text = f"Job {process.job} was cancelled, which ends process {process.pid}."
     print_result(args, process, text)
-    return 0
 
 
 def find_process(details: tuple[Detail, ...], pid: int) -> Process:

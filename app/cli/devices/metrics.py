@@ -70,13 +70,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Serve metrics until interrupted, or print them once."""
     registry = CollectorRegistry()
     registry.register(cast("Collector", _DaemonCollector()))
     if args.once:
         sys.stdout.write(generate_latest(registry).decode())
-        return 0
+        return
     token = "" if args.no_token else read_token(token_file())[0]
     hosts = allowed_hosts(args.host, bool(token))
     server_class = _Server6 if ":" in args.host else _Server
@@ -106,7 +106,6 @@ def run(args: Namespace) -> int:
             readers = "every user of this machine" if _is_loopback(args.host) else "ANYONE"
             print_line(f"No token is needed: {readers} can read the metrics.")
         server.serve_forever()
-    return 0
 
 
 class _DaemonCollector:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from gpudeck.app.cli.arguments import positive_count
 from gpudeck.app.cli.connection import wait_for_reading
-from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
+from gpudeck.app.cli.output import UsageError, print_list, print_result
 from gpudeck.app.format.power_limit import limit_command, limit_range
 from gpudeck.app.format.values import NOT_AVAILABLE, format_field
 from gpudeck.language.text import phrase
@@ -29,31 +29,32 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """List the limits, or print the command that sets one; nothing is set."""
     with Client() as client:
         snapshot = wait_for_reading(client)
     if args.gpu is None:
-        return _list(args, snapshot)
-    if args.watts is None:
+        _list(args, snapshot)
+    elif args.watts is None:
         raise UsageError("missing limit in watts. Example: gpudeck power 0 300")
+    else:
+        _print_command(args, snapshot)
+
+
+def _print_command(args: Namespace, snapshot: Snapshot) -> None:
     state = _find(snapshot, args.gpu)
     command = limit_command(state.device, state.reading, args.watts)
     asked = f"To limit {label(state.device)} to {args.watts} W until the next boot, run as root:"
     print_result(args, {"command": command}, asked, command)
-    return 0
 
 
-def _list(args: Namespace, snapshot: Snapshot) -> int:
+def _list(args: Namespace, snapshot: Snapshot) -> None:
     gpus = [state for state in snapshot.devices if state.device.kind != "cpu"]
-    if args.json:
-        print_json([_values(state) for state in gpus])
-    elif gpus:
-        heading = ("DEVICE", "NAME", "POWER", "LIMIT", "DEFAULT", "RANGE")
-        print_table([heading, *(_row(state) for state in gpus)])
-    else:
-        print_line("No GPU can be read here. See: gpudeck status")
-    return 0
+    print_list(
+        args, [_values(state) for state in gpus],
+        ("DEVICE", "NAME", "POWER", "LIMIT", "DEFAULT", "RANGE"), [_row(state) for state in gpus],
+        "No GPU can be read here. See: gpudeck status",
+    )  # fmt: skip
 
 
 def _values(state: DeviceState) -> dict[str, object]:

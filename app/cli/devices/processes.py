@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from gpudeck.app.cli import arguments
-from gpudeck.app.cli.output import print_json, print_line, print_table
+from gpudeck.app.cli.output import print_list
 from gpudeck.app.format.job_rows import device_labels
 from gpudeck.app.format.values import NOT_AVAILABLE, clock, memory
 from gpudeck.app.processes.process_rows import (
@@ -42,17 +42,18 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Print a row for each process on each device."""
-    if args.since is not None:
-        return _print_past(args)
+    if args.since is None:
+        _print_present(args)
+    else:
+        _print_past(args)
+
+
+def _print_present(args: Namespace) -> None:
     with Client() as client:
         details, snapshot = client.details(), client.snapshot()
-    if args.json:
-        print_json(
-            [{"device": d.device, "processes": (*d.processes, *d.cpu_processes)} for d in details]
-        )
-        return 0
+    found = [{"device": d.device, "processes": (*d.processes, *d.cpu_processes)} for d in details]
     only_cpu = all(not detail.processes for detail in details)
     shown = process_rows(
         details,
@@ -60,26 +61,21 @@ def run(args: Namespace) -> int:
         snapshot.time,
         by=CPU if only_cpu else MEMORY,
     )
-    if shown:
-        columns = _ON_CPU if only_cpu else _ON_GPU
-        right = [at for at, column in enumerate(columns) if COLUMNS[column].right]
-        heading = tuple(COLUMNS[column].title.upper() for column in columns)
-        print_table([heading, *(tuple(r.cells[c] for c in columns) for r in shown)], right)
-    elif {state.device.kind for state in snapshot.devices} == {"replay"}:
-        print_line("This is a REPLAY. Processes are not recorded.")
-    else:
-        print_line("No process uses a GPU.")
-    return 0
+    columns = _ON_CPU if only_cpu else _ON_GPU
+    replay = {state.device.kind for state in snapshot.devices} == {"replay"}
+    print_list(
+        args, found, [COLUMNS[column].title.upper() for column in columns],
+        [[row.cells[column] for column in columns] for row in shown],
+        "This is a REPLAY. Processes are not recorded." if replay else "No process uses a GPU.",
+        right=[at for at, column in enumerate(columns) if COLUMNS[column].right],
+    )  # fmt: skip
 
 
-def _print_past(args: Namespace) -> int:
+def _print_past(args: Namespace) -> None:
     """Print how each process used its device in the time, the newest first."""
     with Client() as client:
         snapshot = client.snapshot()
         found = client.processes(snapshot.time - args.since)
-    if args.json:
-        print_json(found)
-        return 0
     names = device_labels(snapshot)
     rows = [
         (
@@ -95,8 +91,5 @@ def _print_past(args: Namespace) -> int:
         )
         for one in found
     ]
-    if rows:
-        print_table([_HEADING, *rows], right=[1, 4, 5, 6])
-    else:
-        print_line("No process used a GPU in that time.")
-    return 0
+    empty = "No process used a GPU in that time."
+    print_list(args, found, _HEADING, rows, empty, right=[1, 4, 5, 6])

@@ -54,7 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Write a trace, either of a number of seconds or of phases in which workloads run."""
     phases: list[Phase] = [(None, args.seconds)]
     if args.phases:
@@ -88,7 +88,6 @@ def run(args: Namespace) -> int:
         {"file": args.file, "moments": out.moments, "seconds": round(seconds, 1)},
         f"Wrote {out.moments} readings of {seconds:.0f} s to {args.file}.",
     )
-    return 0
 
 
 @contextmanager

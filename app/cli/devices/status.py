@@ -21,13 +21,13 @@ from gpudeck.scheduler.protocol.fields import FIELDS, HEADLINE
 from gpudeck.scheduler.protocol.snapshot import Snapshot, everywhere, printable
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Print one snapshot: what is free, devices, alerts, notices, and jobs."""
     with Client() as client:
         snapshot = wait_for_reading(client)
     if args.json:
         print_json(printable(snapshot))
-        return 0
+        return
     if free := free_devices(snapshot).text:
         print_line(free)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
@@ -53,7 +53,6 @@ def run(args: Namespace) -> int:
             print_line(f"{host.name}: unreachable since {since}: {host.problem}")
     for text in _job_lines(snapshot):
         print_line(text)
-    return 0
 
 
 def _job_lines(snapshot: Snapshot) -> list[str]:

@@ -11,8 +11,8 @@ from gpudeck.app.cli.output import (
     clear_progress,
     print_json,
     print_line,
+    print_list,
     print_result,
-    print_table,
     show_progress,
 )
 from gpudeck.app.format.job_rows import describe
@@ -34,29 +34,33 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Suspend jobs or a program, or list what is suspended."""
     if args.jobs and args.pid is not None:
         raise UsageError("name either jobs or a program")
     with Client(timeout=None) as client:
         if args.jobs:
-            return _suspend_jobs(args, client)
-        if args.pid is None:
-            return _list_suspended(args, client)
-        process = find_process(client.details(), args.pid)
-        show_progress(f"waiting until process {process.pid} is off the GPU")
-        found = client.suspend(process)
-        clear_progress()
+            _suspend_jobs(args, client)
+        elif args.pid is None:
+            _list_suspended(args, client)
+        else:
+            _suspend_process(args, client)
+
+
+def _suspend_process(args: Namespace, client: Client) -> None:
+    process = find_process(client.details(), args.pid)
+    show_progress(f"waiting until process {process.pid} is off the GPU")
+    found = client.suspend(process)
+    clear_progress()
     print_result(
         args,
         found,
         f"{found.name} is suspended after {duration(found.seconds)}; {memory(found.memory)} of GPU "
         f"memory are free. To resume it: gpudeck resume --pid {found.pid}",
     )
-    return 0
 
 
-def _suspend_jobs(args: Namespace, client: Client) -> int:
+def _suspend_jobs(args: Namespace, client: Client) -> None:
     """Suspend jobs, one after the other; those before one that is refused stay suspended."""
     done = []
     for number in args.jobs:
@@ -67,24 +71,19 @@ def _suspend_jobs(args: Namespace, client: Client) -> int:
             print_line(f"job {job.id}: {describe(job)}. To resume it: gpudeck resume {job.id}")
     if args.json:
         print_json(done)
-    return 0
 
 
-def resume(args: Namespace) -> int:
+def resume(args: Namespace) -> None:
     """Bring back the program that the arguments name."""
     with Client(timeout=None) as client:
         show_progress(f"waiting until process {args.pid} is back on the GPU")
         found = client.resume_process(args.pid)
         clear_progress()
     print_result(args, found, f"{found.name} runs again after {duration(found.seconds)}.")
-    return 0
 
 
-def _list_suspended(args: Namespace, client: Client) -> int:
+def _list_suspended(args: Namespace, client: Client) -> None:
     found, now = client.suspended(), client.snapshot().time
-    if args.json or not found:
-        print_result(args, found, "Nothing is suspended.")
-        return 0
     rows = [
         (
             str(each.pid) if each.job is None else "–",
@@ -95,5 +94,5 @@ def _list_suspended(args: Namespace, client: Client) -> int:
         )
         for each in found
     ]
-    print_table([("PID", "NAME", "MEMORY", "STATE", "SINCE"), *rows], right=(0, 2))
-    return 0
+    heading = ("PID", "NAME", "MEMORY", "STATE", "SINCE")
+    print_list(args, found, heading, rows, "Nothing is suspended.", right=(0, 2))

@@ -29,7 +29,7 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Follow the daemon until interrupted; with --json, print each snapshot on a line."""
     with Client() as client:
         if args.json:
@@ -44,7 +44,6 @@ def run(args: Namespace) -> int:
             )
         with Client() as second, _screen():
             _follow(client, second)
-    return 0
 
 
 def _follow(client: Client, second: Client) -> None:

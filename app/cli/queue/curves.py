@@ -38,7 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--out", metavar="FILE", help="write all points to a CSV file")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Print the curves."""
     with Client() as client:
         runs = [read_run(client, number) for number in dict.fromkeys(args.jobs)]
@@ -66,7 +66,6 @@ def run(args: Namespace) -> int:
         print_json([{"job": r.job, "name": r.name, "curves": r.curves} for r in runs])
     else:
         _print(runs, names)
-    return 0
 
 
 def _print(runs: Sequence[Run], names: Sequence[str]) -> None:

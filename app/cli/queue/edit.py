@@ -17,7 +17,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     arguments.add_job_options(parser, edit=True)
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Change the fields of a job that the arguments name."""
     changes = arguments.job_options(args)
     if not changes:
@@ -25,10 +25,9 @@ def run(args: Namespace) -> int:
             "name something to change. Example: gpudeck edit 7 --priority 5 --notes 'urgent'"
         )
     with Client() as client:
-        return print_job(client.edit(args.job, **changes), args)
+        print_job(client.edit(args.job, **changes), args)
 
 
-def print_job(job: Job, args: Namespace) -> int:
-    """Print a job's new state and return the exit status."""
+def print_job(job: Job, args: Namespace) -> None:
+    """Print a job's new state."""
     print_result(args, job, f"job {job.id} ({job.spec.name}): {describe(job)}")
-    return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from gpudeck.app.cli import arguments
-from gpudeck.app.cli.output import UsageError, print_json, print_line, print_table
+from gpudeck.app.cli.output import UsageError, print_list
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.jobs import GroupState
 
@@ -21,7 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Set a group's limit if the arguments name one, then list all groups."""
     if (args.name is None) != (args.limit is None):
         raise UsageError(
@@ -32,14 +32,11 @@ def run(args: Namespace) -> int:
             groups = client.groups()
         else:
             groups = client.set_group(args.name, limit=args.limit)
-    if args.json:
-        print_json(groups)
-    elif groups:
-        heading = ("GROUP", "WAITING", "RUNNING", "LIMIT", "")
-        print_table([heading, *map(_row, groups)], right=(1, 2, 3))
-    else:
-        print_line("No groups. Put a job into one with: gpudeck submit --group NAME -- COMMAND")
-    return 0
+    print_list(
+        args, groups, ("GROUP", "WAITING", "RUNNING", "LIMIT", ""), [_row(each) for each in groups],
+        "No groups. Put a job into one with: gpudeck submit --group NAME -- COMMAND",
+        right=(1, 2, 3),
+    )  # fmt: skip
 
 
 def _row(state: GroupState) -> tuple[str, ...]:

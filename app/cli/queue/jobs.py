@@ -90,10 +90,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Print the jobs that match, newest first, or one job."""
-    if args.job is not None:
-        return _show_job(args)
+    if args.job is None:
+        _list(args)
+    else:
+        _show_job(args)
+
+
+def _list(args: Namespace) -> None:
     search = _search(args)
     with Client() as client:
         if args.search or args.device:
@@ -110,7 +115,6 @@ def run(args: Namespace) -> int:
         print_list(found)
     else:
         print_line(_explain_no_jobs(search))
-    return 0
 
 
 def print_list(jobs: Sequence[Job]) -> None:

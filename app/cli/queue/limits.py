@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from gpudeck.app.cli import arguments
-from gpudeck.app.cli.output import UsageError, print_json, print_line, print_table
+from gpudeck.app.cli.output import UsageError, print_list
 from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.user_limits import EVERYBODY, UserLimits
@@ -45,7 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--remove", action="store_true", help="remove the limits of the user")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Set or remove limits if the arguments name a user, then list all of them."""
     memory = 0.0 if args.suspended_memory is None else args.suspended_memory / GIB
     wanted = UserLimits(args.gpus or 0, args.gpu_hours or 0.0, memory, args.preemptible)
@@ -58,14 +58,10 @@ def run(args: Namespace) -> int:
             settings = client.snapshot(live=False).settings
         else:
             settings = client.set_limits(args.user, None if args.remove else wanted)
-    if args.json:
-        print_json(settings.limits)
-    elif settings.limits:
-        rows = [_row(user, limits) for user, limits in sorted(settings.limits.items())]
-        print_table([_HEADING, *rows], right=(1, 2, 3))
-    else:
-        print_line(f"No limits. Example: {_EXAMPLE}")
-    return 0
+    rows = [_row(user, limits) for user, limits in sorted(settings.limits.items())]
+    print_list(
+        args, settings.limits, _HEADING, rows, f"No limits. Example: {_EXAMPLE}", right=(1, 2, 3)
+    )
 
 
 def _row(user: str, limits: UserLimits) -> tuple[str, ...]:

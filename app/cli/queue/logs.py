@@ -37,7 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Print a job's output without its progress reports, which `gpudeck wait` shows."""
     number = with_retries(lambda client: latest(client, args.job))
     if args.json:
@@ -46,7 +46,7 @@ def run(args: Namespace) -> int:
             lambda client: client.log(number, -MAX_JSON_BYTES, MAX_JSON_BYTES, args.attempt)
         )
         print_json({"job": number, "log": log.decode(errors="replace")})
-        return 0
+        return
     offset, printer = 0, LogPrinter()
     while True:
         # asked before reading, so that output written before the job's end is read below
@@ -61,7 +61,6 @@ def run(args: Namespace) -> int:
     if not offset and sys.stdout.isatty():
         job = with_retries(lambda client: client.job(number))
         print_line(f"job {job.id} has not printed anything: {describe(job)}")
-    return 0
 
 
 def _read(job: int, offset: int, attempt: int | None) -> Output:

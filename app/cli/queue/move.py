@@ -6,7 +6,7 @@ import time
 from argparse import ArgumentParser, Namespace
 
 from gpudeck.app.cli import arguments
-from gpudeck.app.cli.output import UsageError, print_json, print_line, print_table
+from gpudeck.app.cli.output import UsageError, print_list
 from gpudeck.app.cli.queue.edit import print_job
 from gpudeck.app.jobs.queue_timeline import changed_starts
 from gpudeck.language.numbers import clock
@@ -30,31 +30,27 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Move the job, or show what that would change."""
     if (args.before is None) == (args.after is None):
         raise UsageError("name one other job: --before JOB or --after JOB")
     with Client() as client:
         if not args.dry_run:
-            return print_job(client.move(args.job, before=args.before, after=args.after), args)
+            print_job(client.move(args.job, before=args.before, after=args.after), args)
+            return
         beside = args.after if args.before is None else args.before
         before = client.schedule()
         after = client.schedule(Moved(args.job, beside, args.before is None))
         names = {job.id: job.spec.name for job in client.snapshot().jobs}
-    if args.json:
-        print_json({"before": before, "after": after})
-        return 0
-    changes = changed_starts(before, after)
-    if not changes:
-        print_line("No job would start at another time, as far as the times are known.")
-        return 0
     now = time.time()
     rows = [
         (str(job), names.get(job, ""), _start(old, now), _start(new, now))
-        for job, (old, new) in changes.items()
+        for job, (old, new) in changed_starts(before, after).items()
     ]
-    print_table([("JOB", "NAME", "STARTS", "WOULD START"), *rows], right=(0,))
-    return 0
+    print_list(
+        args, {"before": before, "after": after}, ("JOB", "NAME", "STARTS", "WOULD START"), rows,
+        "No job would start at another time, as far as the times are known.", right=(0,),
+    )  # fmt: skip
 
 
 def _start(at: float | None, now: float) -> str:

@@ -15,9 +15,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("text", metavar="TEXT", help="the note, in quotes")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Add the note; `gpudeck jobs JOB` shows it."""
     with Client() as client:
         job = client.note(args.job, args.text)
     print_result(args, job, f"The note was added to the timeline of job {job.id}.")
-    return 0

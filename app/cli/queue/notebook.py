@@ -13,6 +13,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_session_arguments(parser, "arguments of Jupyter, after --")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Carry out the action that the arguments name."""
-    return run_session(args, NOTEBOOK)
+    run_session(args, NOTEBOOK)

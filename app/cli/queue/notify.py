@@ -8,7 +8,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from typing import cast, get_args
 
 from gpudeck.app.cli.arguments import add_action
-from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
+from gpudeck.app.cli.output import UsageError, print_list, print_result
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.destinations import (
     DEFAULT_EVENTS,
@@ -60,25 +60,24 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Carry out the action that the arguments name."""
     if args.action == "list":
-        return _list(args)
-    if not args.name:
+        _list(args)
+    elif not args.name:
         raise UsageError(f"missing name. Example: {_EXAMPLES[args.action]}")
-    if args.action == "add":
+    elif args.action == "add":
         _add(args)
         text = f"{args.name} was added. Try it with: gpudeck notify test {args.name}"
+        print_result(args, None, text)
     elif args.action == "test":
         with Client() as client:
             client.try_destination(args.name)
-        text = f"A test was sent to {args.name}."
+        print_result(args, None, f"A test was sent to {args.name}.")
     else:
         with Client() as client:
             client.set_destination(args.name, None)
-        text = f"{args.name} was removed."
-    print_result(args, None, text)
-    return 0
+        print_result(args, None, f"{args.name} was removed.")
 
 
 def _add(args: Namespace) -> None:
@@ -93,18 +92,15 @@ def _add(args: Namespace) -> None:
         client.set_destination(args.name, Destination(args.kind, address, args.events))
 
 
-def _list(args: Namespace) -> int:
+def _list(args: Namespace) -> None:
     with Client() as client:
         found = client.destinations()
-    if args.json:
-        print_json(found)
-    elif found:
-        rows = []
-        for d in found:
-            waiting = f"{d.waiting} waiting" if d.waiting else ""
-            state = ", ".join(filter(None, (d.problem, waiting)))
-            rows.append((d.name, d.kind, d.host, ", ".join(d.events), state))
-        print_table([("NAME", "KIND", "SERVER", "TOLD OF", "PROBLEM"), *rows])
-    else:
-        print_line(f"Nobody is told. Add a destination with: {_EXAMPLES['add']}")
-    return 0
+    rows = []
+    for d in found:
+        waiting = f"{d.waiting} waiting" if d.waiting else ""
+        state = ", ".join(filter(None, (d.problem, waiting)))
+        rows.append((d.name, d.kind, d.host, ", ".join(d.events), state))
+    print_list(
+        args, found, ("NAME", "KIND", "SERVER", "TOLD OF", "PROBLEM"), rows,
+        f"Nobody is told. Add a destination with: {_EXAMPLES['add']}",
+    )  # fmt: skip

@@ -19,12 +19,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--group", metavar="NAME", help="all jobs of this group")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Pause what the arguments name."""
-    return set_paused(args, True)
+    set_paused(args, True)
 
 
-def set_paused(args: Namespace, paused: bool) -> int:
+def set_paused(args: Namespace, paused: bool) -> None:
     """Pause or resume what the arguments name."""
     if args.jobs and args.group is not None:
         raise UsageError("name either jobs or a group, not both")
@@ -32,7 +32,7 @@ def set_paused(args: Namespace, paused: bool) -> int:
         if args.jobs:
             jobs = [_set_job(client, job, paused) for job in args.jobs]
             print_result(args, jobs, *(f"job {job.id}: {describe(job)}" for job in jobs))
-            return 0
+            return
         if args.group is not None:
             client.set_group(args.group, paused=paused)
         else:
@@ -40,7 +40,6 @@ def set_paused(args: Namespace, paused: bool) -> int:
     what = "The queue" if args.group is None else f"Group {args.group}"
     became = "paused; no new jobs start" if paused else "no longer paused"
     print_result(args, {"paused": paused}, f"{what} is {became}.")
-    return 0
 
 
 def _set_job(client: Client, number: int, paused: bool) -> Job:

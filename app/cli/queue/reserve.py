@@ -6,7 +6,7 @@ import time
 from argparse import ArgumentParser, Namespace
 
 from gpudeck.app.cli.devices.drain import find_device
-from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
+from gpudeck.app.cli.output import UsageError, print_list, print_result
 from gpudeck.app.format.bookings import booking_rows, gpu_names, outlasting_text
 from gpudeck.language.numbers import clock
 from gpudeck.scheduler.client import Client
@@ -42,34 +42,31 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--group", default="", metavar="NAME", help="the group whose jobs may run")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Make, cancel or list bookings, as the arguments ask."""
     action = args.what[0] if args.what else "list"
     rest = args.what[1:]
     if action == "cancel":
-        return _cancel(args, rest)
-    if action != "list":
-        return _reserve(args)
+        _cancel(args, rest)
+    elif action == "list":
+        _list(args, rest)
+    else:
+        _reserve(args)
+
+
+def _list(args: Namespace, rest: list[str]) -> None:
     if rest or args.until or args.begin:
         raise UsageError("list takes no GPU and no time. Example: gpudeck reserve 0 --until +2h")
     with Client() as client:
         snapshot = client.snapshot(live=False)
-    known = snapshot.settings.reservations
-    if args.json:
-        print_json(known)
-    elif known:
-        print_table(
-            [
-                ("NUMBER", "GPUS", "FOR", "FROM", "UNTIL", "STATE"),
-                *(row.cells for row in booking_rows(snapshot)),
-            ]
-        )
-    else:
-        print_line("Nothing is reserved. Example: gpudeck reserve 0 1 --from 22:00 --until 08:00")
-    return 0
+    print_list(
+        args, snapshot.settings.reservations, ("NUMBER", "GPUS", "FOR", "FROM", "UNTIL", "STATE"),
+        [row.cells for row in booking_rows(snapshot)],
+        "Nothing is reserved. Example: gpudeck reserve 0 1 --from 22:00 --until 08:00",
+    )  # fmt: skip
 
 
-def _cancel(args: Namespace, numbers: list[str]) -> int:
+def _cancel(args: Namespace, numbers: list[str]) -> None:
     """Cancel the bookings with these numbers."""
     if not numbers or not all(number.isascii() and number.isdigit() for number in numbers):
         raise UsageError("cancel takes the numbers of bookings. Example: gpudeck reserve cancel 2")
@@ -79,10 +76,9 @@ def _cancel(args: Namespace, numbers: list[str]) -> int:
             client.cancel_booking(number)
     lines = (f"Booking {number} was cancelled." for number in cancelled)
     print_result(args, {"cancelled": cancelled}, *lines)
-    return 0
 
 
-def _reserve(args: Namespace) -> int:
+def _reserve(args: Namespace) -> None:
     if args.until is None:
         raise UsageError("a booking needs its end. Example: --until 08:00, or --until +2h")
     with Client() as client:
@@ -98,4 +94,3 @@ def _reserve(args: Namespace) -> int:
         f"{clock(begin, now)} to {clock(end, now)}"
     )
     print_result(args, made, text, *filter(None, [outlasting_text(made.outlasting)]))
-    return 0

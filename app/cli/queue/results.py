@@ -27,21 +27,20 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Print a summary of a job's result, or all of it with --json or --out."""
     job = with_retries(lambda client: client.job(args.job))
     result = result_of(job)
     if result is None:
-        return _print_own(args, job)
-    text = lines(result)
-    if args.out:
+        _print_own(args, job)
+    elif args.out:
         save_result(job, Path(args.out))
-        text = [f"The result of job {job.id} is in {args.out}."]
-    print_result(args, whole(result), *text)
-    return 0
+        print_result(args, whole(result), f"The result of job {job.id} is in {args.out}.")
+    else:
+        print_result(args, whole(result), *lines(result))
 
 
-def _print_own(args: Namespace, job: Job) -> int:
+def _print_own(args: Namespace, job: Job) -> None:
     """Print the JSON object that a job left which is no workload, or its last values."""
     if job.result is None:
         raise UserError(phrase("job {job} left no result. See: gpudeck logs {job}", job=job.id))
@@ -55,4 +54,3 @@ def _print_own(args: Namespace, job: Job) -> int:
         )
     members = msgspec.json.decode(job.result, type=dict[str, Any])
     print_result(args, members, *own_lines(members))
-    return 0

@@ -18,10 +18,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Resume what the arguments name."""
     if args.pid is None:
-        return pause.set_paused(args, False)
-    if args.jobs or args.group is not None:
+        pause.set_paused(args, False)
+    elif args.jobs or args.group is not None:
         raise UsageError("name either a program, jobs or a group")
-    return suspend.resume(args)
+    else:
+        suspend.resume(args)

@@ -40,7 +40,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Submit the jobs again, and say why each of them failed and what is different."""
     made = []
     with Client() as client:
@@ -55,7 +55,6 @@ def run(args: Namespace) -> int:
                 _print_retry(job, why if args.memory is None else None, new)
     if args.json:
         print_json(made[0] if len(made) == 1 else made)
-    return 0
 
 
 def _print_retry(job: Job, why: Failure | None, new: Job) -> None:

@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Print a table of runs."""
     if args.descending and not args.sort:
         raise UsageError("--descending goes with --sort NAME")
@@ -56,7 +56,6 @@ def run(args: Namespace) -> int:
         _print_rows(rows, args.values or _names(rows, args.sort), now)
     else:
         print_line("No job that matches left values. See the manual page Training.")
-    return 0
 
 
 def _names(rows: list[RunRow], first: str | None) -> tuple[str, ...]:

@@ -17,10 +17,9 @@ from gpudeck.app.cli.connection import POLL_S, with_retries
 from gpudeck.app.cli.output import (
     UsageError,
     clear_progress,
-    print_json,
     print_line,
+    print_list,
     print_result,
-    print_table,
     show_progress,
 )
 from gpudeck.app.cli.queue.wait import WaitReasons
@@ -78,18 +77,19 @@ def add_session_arguments(parser: ArgumentParser, what: str) -> None:
     )
 
 
-def run_session(args: Namespace, kind: str) -> int:
+def run_session(args: Namespace, kind: str) -> None:
     """Start a session of this kind, list all sessions, or open one again."""
     words = args.words
     if words[:1] == ["list"]:
-        return _list(args)
-    if words[:1] == ["open"]:
-        return _open(_named(words[1:], kind), args)
-    job = _start(args, kind, words)
-    if args.no_open:
-        print_result(args, job, f"job {job.id}: to open it: gpudeck {kind} open {job.id}")
-        return 0
-    return _open(job.id, args)
+        _list(args)
+    elif words[:1] == ["open"]:
+        _open(_named(words[1:], kind), args)
+    else:
+        job = _start(args, kind, words)
+        if args.no_open:
+            print_result(args, job, f"job {job.id}: to open it: gpudeck {kind} open {job.id}")
+        else:
+            _open(job.id, args)
 
 
 def _named(words: Sequence[str], kind: str) -> int:
@@ -132,7 +132,7 @@ def _jupyter() -> str:
     return found
 
 
-def _open(number: int, args: Namespace) -> int:
+def _open(number: int, args: Namespace) -> None:
     """Wait until the session runs, then open it here."""
     job, session = _begun(number)
     if session is None:
@@ -146,12 +146,11 @@ def _open(number: int, args: Namespace) -> int:
     if session.kind == NOTEBOOK:
         print_result(args, session, f"job {number}: {session.url}")
         webbrowser.open(session.url)
-        return 0
+        return
     print_line(f"job {number}: to leave it running, press Ctrl+] or close the window")
     with Client() as client:
         ended = attach(files.socket_of(client.artefact_folder(number)))
     print_line("" if ended else f"To come back: gpudeck shell open {number}")
-    return 0
 
 
 def _begun(number: int) -> tuple[Job, Session | None]:
@@ -173,7 +172,7 @@ def _begun(number: int) -> tuple[Job, Session | None]:
         clear_progress()
 
 
-def _list(args: Namespace) -> int:
+def _list(args: Namespace) -> None:
     """List all sessions that wait or run."""
     with Client() as client:
         snapshot, now = client.snapshot(live=False), time.time()
@@ -188,14 +187,10 @@ def _list(args: Namespace) -> int:
             held = tuple(labels.get(device, device) for device in held_devices(job))
             memory = job.spec.memory
             rows.append(Row(job.id, kind, job.spec.name, describe(job), held, memory, active, idle))
-    if args.json:
-        print_json(rows)
-    elif rows:
-        head = ("JOB", "KIND", "NAME", "HOLDS", "LAST USED", "ENDS AFTER", "STATE")
-        print_table([head, *(_cells(row, now) for row in rows)])
-    else:
-        print_line("No notebook or shell waits or runs.")
-    return 0
+    print_list(
+        args, rows, ("JOB", "KIND", "NAME", "HOLDS", "LAST USED", "ENDS AFTER", "STATE"),
+        [_cells(row, now) for row in rows], "No notebook or shell waits or runs.",
+    )  # fmt: skip
 
 
 def _cells(row: Row, now: float) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Print a line for each user and period, and verdicts on the newest one."""
     with Client() as client:
         rows = add_up(ended_jobs(client, args.since), args.by)
@@ -62,7 +62,6 @@ def run(args: Namespace) -> int:
             print_line(f"{verdict.certainty}: {verdict.text}")
     else:
         print_line("No job has ended in this time.")
-    return 0
 
 
 def _cells(row: UsageRow) -> tuple[str, ...]:

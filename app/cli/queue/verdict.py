@@ -15,10 +15,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     arguments.add_job(parser)
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Print the verdicts, each with its certainty."""
     with Client() as client:
         found = read_verdicts(client, args.job)
     lines = [f"{verdict.certainty}: {verdict.text}" for verdict in found]
     print_result(args, found, *(lines or ["Nothing stands out in the readings of this job."]))
-    return 0

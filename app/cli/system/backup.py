@@ -27,7 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="the file to write, e.g. gpudeck.tar.gz")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Write the backup, which only its user can read: it holds commands and addresses."""
     from gpudeck.scheduler.store.backup import back_up
 
@@ -62,4 +62,3 @@ def run(args: Namespace) -> int:
         "are not in it."
     )
     print_result(args, {"file": str(file), "jobs": jobs}, text)
-    return 0

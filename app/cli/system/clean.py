@@ -93,10 +93,11 @@ def run(args: Namespace) -> int:
     with Client() as client:
         finds = [find for find in scan(client, monitor) if not args.kind or find.kind in args.kind]
         clear_progress()
-        return _clean(client, args, finds, monitor)
+        _clean(client, args, finds, monitor)
+    return 0
 
 
-def _clean(client: Client, args: Namespace, finds: list[Finding], monitor: ScanMonitor) -> int:
+def _clean(client: Client, args: Namespace, finds: list[Finding], monitor: ScanMonitor) -> None:
     movable = [find for find in finds if find.kind != "process"]
     if not args.json:
         _print_finds(finds, monitor)
@@ -108,10 +109,10 @@ def _clean(client: Client, args: Namespace, finds: list[Finding], monitor: ScanM
                 "stopped": str(monitor.stopped),
             }
         )
-        return 0
+        return
     question = f"Move {count_findings(movable)}, to the trash?"
     if not movable or not _confirm(args, question, "Nothing was moved."):
-        return 0
+        return
     total = len(movable)
     receipt = move_to_trash(
         client, movable, lambda done: show_progress(f"moving: {done} of {total}")
@@ -131,7 +132,6 @@ def _clean(client: Client, args: Namespace, finds: list[Finding], monitor: ScanM
         *(f"not moved: {skip_reason(left)}" for left in receipt.left),
         summary,
     )
-    return 0
 
 
 def _undo(args: Namespace) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpudeck.app.cli.arguments import add_action
-from gpudeck.app.cli.output import UsageError, print_json, print_line, print_table
+from gpudeck.app.cli.output import UsageError, print_line, print_list
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
@@ -52,11 +52,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Carry out the action that the arguments name."""
     with Client() as client:
         if args.action == "list":
-            return _list(client, args)
+            _list(client, args)
+            return
         if not args.name:
             raise UsageError(f"missing cluster. Example: {_EXAMPLES[args.action]}")
         known = dict(client.snapshot().settings.clusters)
@@ -74,7 +75,6 @@ def run(args: Namespace) -> int:
     if not args.json:
         for line in text.splitlines():
             print_line(line)
-    return 0
 
 
 def _cluster(args: Namespace) -> ClusterSettings:
@@ -106,8 +106,7 @@ def _cluster(args: Namespace) -> ClusterSettings:
         raise UsageError(
             f"a cluster is named ray:NAME or slurm:NAME, as in ray:lab; got {args.name!r}"
         )
-    cluster = ClusterSettings(args.address or "", file)
-    return cluster
+    return ClusterSettings(args.address or "", file)
 
 
 def _missing_commands() -> list[str]:
@@ -144,20 +143,17 @@ def _check_removable(client: Client, args: Namespace, known: dict[str, ClusterSe
         )
 
 
-def _list(client: Client, args: Namespace) -> int:
+def _list(client: Client, args: Namespace) -> None:
     snapshot = client.snapshot()
     clusters = snapshot.settings.clusters
-    if args.json:
-        print_json(clusters)
-    elif clusters:
-        rows = []
-        for name, cluster in clusters.items():
-            reason = snapshot.unavailable.get(name)
-            state = render(reason, snapshot.time) if reason else "reachable"
-            if _exposes_token(cluster):
-                state += "; its token is sent unencrypted"
-            rows.append((name, cluster.address, state))
-        print_table([("CLUSTER", "ADDRESS", "STATE"), *rows])
-    else:
-        print_line(f"No clusters. Add one with: {_ADD_EXAMPLE}")
-    return 0
+    rows = []
+    for name, cluster in clusters.items():
+        reason = snapshot.unavailable.get(name)
+        state = render(reason, snapshot.time) if reason else "reachable"
+        if _exposes_token(cluster):
+            state += "; its token is sent unencrypted"
+        rows.append((name, cluster.address, state))
+    print_list(
+        args, clusters, ("CLUSTER", "ADDRESS", "STATE"), rows,
+        f"No clusters. Add one with: {_ADD_EXAMPLE}",
+    )  # fmt: skip

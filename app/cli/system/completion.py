@@ -21,10 +21,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Print the script."""
     sys.stdout.write(script(args.shell))
-    return 0
 
 
 def script(shell: str) -> str:

@@ -40,7 +40,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="a file of TOML")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Carry out the action that the arguments name."""
     if (args.file is None) != (args.action == "show"):
         raise UsageError(f"check and apply need a file, and show needs none. Example: {_EXAMPLE}")
@@ -49,7 +49,7 @@ def run(args: Namespace) -> int:
             settings = client.snapshot(live=False).settings
         for line in _lines(settings):
             print_line(line)
-        return 0
+        return
     wanted, named = _read(Path(args.file))
     text = f"{args.file} is right: it names {len(named)} settings."
     if args.action == "apply":
@@ -57,7 +57,6 @@ def run(args: Namespace) -> int:
             _apply(client, wanted, named)
         text = f"{len(named)} settings of {args.file} are in force. The others are as they were."
     print_result(args, {"settings": named}, text)
-    return 0
 
 
 def _read(file: Path) -> tuple[Settings, list[str]]:

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 from gpudeck.app.cli.connection import DaemonStatus, daemon_status, wait_for_reading
@@ -64,9 +65,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> int | None:
     """Carry out the action that the arguments name."""
-    actions = {
+    actions: dict[str, Callable[[Namespace], int | None]] = {
         "start": _start,
         "stop": _stop,
         "status": _print_status,
@@ -118,7 +119,7 @@ def _wait_for_source(client: Client, source: str) -> None:
             )
 
 
-def _stop(args: Namespace) -> int:
+def _stop(args: Namespace) -> None:
     status = daemon_status()
     if not status.running:
         text = "The daemon is not running."
@@ -127,7 +128,6 @@ def _stop(args: Namespace) -> int:
     else:
         text = _kill(args, status)
     print_result(args, daemon_status(), text)
-    return 0
 
 
 def _ends_itself() -> bool:
@@ -173,18 +173,18 @@ def _kill(args: Namespace, status: DaemonStatus) -> str:
     return f"The daemon was killed. {_JOBS_CONTINUE}"
 
 
-def _install(args: Namespace) -> int:
+def _install(args: Namespace) -> None:
     """Have systemd start the daemon, in place of one that runs."""
     if args.locks:
         done = system_unit.install_locks(mixed=args.locks == "mixed")
         print_result(args, done, *(f"{line}." for line in done.notes))
-        return 0
+        return
     if args.system:
         done = system_unit.install()
         _wait_until_it_answers(done.active)
         first = f"The daemon of all users is started at boot by {done.file}"
         print_result(args, done, *(f"{line}." for line in (first, *done.notes)))
-        return 0
+        return
     if daemon_status().answers:
         _ends_itself()
     try:
@@ -194,7 +194,6 @@ def _install(args: Namespace) -> int:
         Client().close()  # queued jobs go on, also where systemd does not start the daemon
     first = f"systemd starts the daemon at boot (unit {done.file})"
     print_result(args, done, *(f"{line}." for line in (first, *done.notes)))
-    return 0
 
 
 def _wait_until_it_answers(active: bool) -> None:
@@ -204,13 +203,12 @@ def _wait_until_it_answers(active: bool) -> None:
         time.sleep(0.1)
 
 
-def _uninstall(args: Namespace) -> int:
+def _uninstall(args: Namespace) -> None:
     done = system_unit.uninstall() if args.system else boot_unit.uninstall()
     first = f"{done.file} was removed"
     if not args.system:
         first += ". The next command starts the daemon again"
     print_result(args, done, *(f"{line}." for line in (first, *done.notes)))
-    return 0
 
 
 def _run(args: Namespace) -> int:

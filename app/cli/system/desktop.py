@@ -54,7 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Carry out the action that the arguments name."""
     try:
         done = install() if args.action == "install" else remove()
@@ -73,7 +73,6 @@ def run(args: Namespace) -> int:
     else:
         first, verb = "GPU Deck was not in your menu, so nothing was removed.", ""
     print_result(args, done, first, *(f"{verb} {file}" for file in done.files))
-    return 0
 
 
 def install() -> Changed:

@@ -10,7 +10,7 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import DaemonGone
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Print the diagnostics; if no daemon runs, leave out what only a daemon knows."""
     try:
         with Client(start=False, timeout=5.0) as client:
@@ -18,4 +18,3 @@ def run(args: Namespace) -> int:
     except DaemonGone:
         text = diagnostics(None)
     print_result(args, {"diagnostics": text}, *text.splitlines())
-    return 0

@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from gpudeck.app.cli.arguments import add_action
-from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
+from gpudeck.app.cli.output import UsageError, print_list, print_result
 from gpudeck.app.format.hosts import found, host_devices, host_state, make_host
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
@@ -45,13 +45,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Carry out the action that the arguments name."""
     if args.action == "list":
-        return _list(args)
-    if not args.name:
+        _list(args)
+    elif not args.name:
         raise UsageError(f"missing name. Example: {_EXAMPLES[args.action]}")
-    if args.action == "add":
+    elif args.action == "add":
         host = _host(args)
         moment = _reached(host)
         with Client() as client:
@@ -68,7 +68,6 @@ def run(args: Namespace) -> int:
         with Client() as client:
             client.set_host(args.name, None)
         print_result(args, None, f"{args.name} was removed. Its history is kept for 30 days.")
-    return 0
 
 
 def _host(args: Namespace) -> HostSettings:
@@ -90,17 +89,14 @@ def _reached(host: HostSettings) -> Moment:
         raise UserError(phrase("{problem}. Nothing was added.", problem=e.message)) from e
 
 
-def _list(args: Namespace) -> int:
+def _list(args: Namespace) -> None:
     with Client() as client:
         snapshot = client.snapshot()
-    if args.json:
-        print_json(snapshot.hosts)
-    elif snapshot.hosts:
-        rows = [
+    print_list(
+        args, snapshot.hosts, ("NAME", "ADDRESS", "DEVICES", "STATE"),
+        [
             (h.name, h.address, host_devices(h), host_state(h, snapshot.time))
             for h in snapshot.hosts
-        ]
-        print_table([("NAME", "ADDRESS", "DEVICES", "STATE"), *rows])
-    else:
-        print_line(f"No other machines. Add one with: {_EXAMPLES['add']}")
-    return 0
+        ],
+        f"No other machines. Add one with: {_EXAMPLES['add']}",
+    )  # fmt: skip

@@ -24,7 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Change what has a value, then show the settings that were named, or all."""
     asked = [(_find(name), text if given else None) for name, given, text in _parts(args.items)]
     with Client() as client:
@@ -49,7 +49,6 @@ def run(args: Namespace) -> int:
         defaults = Settings()
         rows = [(s.name, _listed(settings, s), text_of(defaults, s)) for s in shown]
         print_table([("SETTING", "VALUE", "DEFAULT"), *rows])
-    return 0
 
 
 def _listed(settings: Settings, setting: Setting) -> str:

@@ -26,7 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> None:
     """Serve until interrupted."""
     if missing := missing_of("web"):
         raise UserError(missing.text)
@@ -47,7 +47,6 @@ def run(args: Namespace) -> int:
         )
         page = WebPage(token)
         serve(page.app(), sock, print_error, page.running)
-    return 0
 
 
 def link(port: int, token: str) -> str:
