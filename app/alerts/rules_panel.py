@@ -56,9 +56,13 @@ class RulesPanel(QWidget):
         self.rows = {name: SettingRow(settings[name], brief=True) for name in _LISTED}
         for name, made in self.rows.items():
             made.entered.connect(lambda text, n=name: self._enter(n, text))
-        listed = column(label(tr("Other rules"), strong=True), *self.rows.values(), Stretch())
-        listed.setSpacing(theme.XS)
-        listed.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
+        listed = column(
+            label(tr("Other rules"), strong=True),
+            *self.rows.values(),
+            Stretch(),
+            spacing=theme.XS,
+            margins=(theme.L, theme.M, theme.L, theme.M),
+        )
         self.others = card(listed)
         self.tabs = [
             button(text, partial(self._choose_tab, at), kind="quiet", checkable=True)

@@ -28,16 +28,17 @@ class AnswerPane(QFrame):
         self.heading = label(tr("Sources"), size="small", meaning="muted")
         self.sources = FittedText()
         self.sources.setAccessibleName(tr("Sources of the answer"))
-        body = column(
-            self.question,
-            self.charts,
-            self.heading,
-            self.sources,
-            Stretch(),
-            spacing=theme.M,
+        self.setLayout(
+            column(
+                self.question,
+                self.charts,
+                self.heading,
+                self.sources,
+                Stretch(),
+                spacing=theme.M,
+                margins=(theme.L, theme.M, theme.L, theme.M),
+            )
         )
-        body.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
-        self.setLayout(body)
 
     def show_answer(self, question: str, message: Message | None) -> None:
         """Show another answer; None if there is none with charts or sources."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QWidget
 
 from gpudeck.app.assistant.captions import DISMISSED, STANDING, standing
 from gpudeck.app.language.texts import tr, tr_text
@@ -16,6 +16,7 @@ from gpudeck.app.widgets.controls import (
     Stretch,
     button,
     clear_panel,
+    column,
     elided,
     label,
     row,
@@ -60,12 +61,8 @@ class ProposalCard(QFrame):
         self._expiry.setSingleShot(True)
         self._expiry.timeout.connect(lambda: self.show_proposal(self._proposal, ""))
         choices = FoldRow(self.decline, clear_panel(row(self.accept, self.more, Stretch())), (0, 1))
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(theme.M, theme.M, theme.M, theme.M)
-        layout.setSpacing(theme.S)
-        for part in (self.title, self.effect, self.details, self.standing):
-            layout.addWidget(part)
-        layout.addWidget(choices)
+        texts = (self.title, self.effect, self.details, self.standing)
+        self.setLayout(column(*texts, choices, margins=(theme.M, theme.M, theme.M, theme.M)))
         self.hide()
 
     def show_proposal(self, proposal: Proposal | None, decision: str) -> None:
@@ -137,12 +134,8 @@ class ChoiceCard(QFrame):
         }
         self.buttons[NONE].setText(tr("None of these"))
         self.buttons[NONE].setToolTip(tr("Rephrase the question"))
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(theme.M, theme.M, theme.M, theme.M)
-        layout.setSpacing(theme.S)
-        layout.addWidget(self.title)
-        for made in self.buttons.values():
-            layout.addWidget(made)
+        parts = (self.title, *self.buttons.values())
+        self.setLayout(column(*parts, margins=(theme.M, theme.M, theme.M, theme.M)))
         self.hide()
 
     def show_choices(self, choices: Sequence[Choice]) -> None:
@@ -221,9 +214,7 @@ class UndoLine(QWidget):
         self.text = elided(size="small", meaning="muted")
         self.undo = button(tr("Undo"), kind="quiet", tooltip=tr("Restore what was deleted"))
         self.undo.clicked.connect(self._restore)
-        layout = row(self.text, self.undo)
-        layout.setStretch(0, 1)
-        self.setLayout(layout)
+        self.setLayout(row(Stretch(self.text), self.undo))
         self.hide()
 
     def offer(self, text: str, undo: Callable[[], None]) -> None:

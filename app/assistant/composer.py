@@ -6,13 +6,14 @@ from functools import partial
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QFocusEvent, QKeyEvent
-from PySide6.QtWidgets import QMenu, QPlainTextEdit, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMenu, QPlainTextEdit, QSizePolicy, QWidget
 
 from gpudeck.app.assistant.presets import Preset, own_presets, what_happened
 from gpudeck.app.language.texts import tr
 from gpudeck.app.models.chat_partners import ChatPartner
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import (
+    Stretch,
     button,
     card,
     choice_box,
@@ -168,19 +169,27 @@ class Composer(QWidget):
             self.asked.emit(Preset("", text, query))
 
     def _lay_out(self) -> None:
-        line = row(
-            label(tr("Your new question starts another branch."), size="small", meaning="muted"),
-            self.cancel_edit,
+        self.editing.setLayout(
+            row(
+                label(
+                    tr("Your new question starts another branch."), size="small", meaning="muted"
+                ),
+                self.cancel_edit,
+                Stretch(),
+            )
         )
-        line.addStretch()
-        self.editing.setLayout(line)
         self.editing.hide()
         self.message.hide()
-        below = row(self.happened, self.free, self.partner, self.more)
-        below.addStretch()
-        below.addWidget(self.stop)
-        below.addWidget(self.send)
-        below.setSpacing(theme.XS)
+        below = row(
+            self.happened,
+            self.free,
+            self.partner,
+            self.more,
+            Stretch(),
+            self.stop,
+            self.send,
+            spacing=theme.XS,
+        )
         box = column(self.input, below, spacing=theme.S)
         self._box = card(box)
         box.setContentsMargins(theme.S, theme.S, theme.S, theme.S)
@@ -188,13 +197,7 @@ class Composer(QWidget):
         self.input.focused.connect(
             lambda on: theme.mark(self._box, "composer", "focused" if on else "true")
         )
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(theme.XS)
-        layout.addWidget(self.message)
-        layout.addWidget(self.editing)
-        layout.addWidget(self._box)
-        layout.addWidget(self.where)
+        self.setLayout(column(self.message, self.editing, self._box, self.where, spacing=theme.XS))
 
 
 _MOST_LINES = 6

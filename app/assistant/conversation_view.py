@@ -8,7 +8,7 @@ from functools import partial
 
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QGuiApplication
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.assistant.captions import empty_text, pace
 from gpudeck.app.assistant.cards import UndoLine
@@ -33,8 +33,7 @@ from gpudeck.app.link.call import Call, Request
 from gpudeck.app.link.link import Link
 from gpudeck.app.report.file import FILTER, SaveReport
 from gpudeck.app.state import State
-from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import ask_save_path
+from gpudeck.app.widgets.controls import Stretch, ask_save_path, column
 from gpudeck.assistant.host_protocol import Event, Waiting
 from gpudeck.assistant.intents.choices import Choice, choice_by_number
 from gpudeck.assistant.query.request import Query
@@ -81,16 +80,9 @@ class ConversationView(QWidget):
         self.composer.stop.clicked.connect(self._stop)
         self.composer.brief.triggered.connect(self.write_brief)
         self.composer.input.recalled.connect(self._edit_last)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(theme.S)
-        for part, stretch in (
-            (self.empty, 1),
-            (self.messages, 1),
-            (self.undo, 0),
-            (self.composer, 0),
-        ):
-            layout.addWidget(part, stretch)
+        self.setLayout(
+            column(Stretch(self.empty), Stretch(self.messages), self.undo, self.composer)
+        )
 
     def refresh(self) -> None:
         """Show the newest state of the conversation."""

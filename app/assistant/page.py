@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from PySide6.QtCore import QEvent, QSize, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QWidget
 
 from gpudeck.app.assistant.answer_pane import AnswerPane
 from gpudeck.app.assistant.captions import writers_text
@@ -41,7 +41,7 @@ from gpudeck.app.models.page import ModelsPage
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.actions import bind_actions
-from gpudeck.app.widgets.controls import PageStack
+from gpudeck.app.widgets.controls import PageStack, Stretch, row
 from gpudeck.scheduler.protocol.errors import UserError
 
 _WIDEST, _SIDE, _LEAST_SIDE, _SIDE_SHARE = 860, 196, 188, 0.34
@@ -314,11 +314,13 @@ class AssistantPage(QWidget):
         self.stack.addWidget(self.presets)
         self.stack.setMaximumWidth(theme.px(_WIDEST))
         self.sessions.setFixedWidth(_LEAST_SIDE)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(theme.M)
-        layout.addWidget(self.sessions)
-        layout.addStretch(1)
-        layout.addWidget(self.stack, 1000)
-        layout.addWidget(self.pane, 800)
-        layout.addStretch(1)
+        self.setLayout(
+            row(
+                self.sessions,
+                Stretch(),
+                Stretch(self.stack, 1000),
+                Stretch(self.pane, 800),
+                Stretch(),
+                spacing=theme.M,
+            )
+        )

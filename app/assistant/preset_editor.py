@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHeaderView, QTableWidget, QTableWidgetItem, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHeaderView, QTableWidget, QTableWidgetItem, QWidget
 
 from gpudeck.app.assistant.presets import Preset
 from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import button, label, row
+from gpudeck.app.widgets.controls import Stretch, button, column, label, row
 
 _PRESET = Qt.ItemDataRole.UserRole
 """Where an item of the table keeps the preset that it shows."""
@@ -43,19 +43,19 @@ class PresetEditor(QWidget):
         self.done.clicked.connect(lambda: self.finished.emit(self.presets()))
         buttons = row(self.add, self.remove, self.done)
         buttons.insertStretch(2, 1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(theme.M)
-        layout.addWidget(label(tr("Presets"), size="large"))
-        layout.addWidget(
-            label(
-                tr("Prompts that you use often. Press Enter or F2 to edit a cell."),
-                meaning="muted",
-                wrap=True,
+        self.setLayout(
+            column(
+                label(tr("Presets"), size="large"),
+                label(
+                    tr("Prompts that you use often. Press Enter or F2 to edit a cell."),
+                    meaning="muted",
+                    wrap=True,
+                ),
+                Stretch(self.table),
+                buttons,
+                spacing=theme.M,
             )
         )
-        layout.addWidget(self.table, 1)
-        layout.addLayout(buttons)
 
     def show_presets(self, presets: tuple[Preset, ...]) -> None:
         """Show these presets."""
@@ -85,10 +85,10 @@ class PresetEditor(QWidget):
     def _put(self, preset: Preset) -> None:
         line = self.table.rowCount()
         self.table.insertRow(line)
-        for column, text in enumerate((preset.name, preset.text)):
+        for at, text in enumerate((preset.name, preset.text)):
             item = QTableWidgetItem(text)
             item.setData(_PRESET, preset)
-            self.table.setItem(line, column, item)
+            self.table.setItem(line, at, item)
 
     def _add(self) -> None:
         self._put(Preset("", ""))

@@ -20,7 +20,6 @@ from PySide6.QtWidgets import (
     QListWidgetItem,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -144,15 +143,14 @@ class SessionList(QWidget):
             self.deleted.emit(item.data(_KEY))
 
     def _lay_out(self) -> None:
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(theme.S)
-        layout.addLayout(row(Stretch(self.new), self.more, spacing=theme.XS))
-        layout.addWidget(self.search)
-        layout.addWidget(self.list, 1)
-        inside = column(Stretch(), self.empty, Stretch())
-        inside.setContentsMargins(theme.M, theme.M, theme.M, theme.M)
-        self.list.setLayout(inside)
+        self.setLayout(
+            column(
+                row(Stretch(self.new), self.more, spacing=theme.XS), self.search, Stretch(self.list)
+            )
+        )
+        self.list.setLayout(
+            column(Stretch(), self.empty, Stretch(), margins=(theme.M, theme.M, theme.M, theme.M))
+        )
         self.list.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.list.customContextMenuRequested.connect(
             lambda at: self.menu.popup(self.list.viewport().mapToGlobal(at))

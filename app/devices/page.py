@@ -130,7 +130,6 @@ class DevicePage(QWidget):
         about.setLayout(row(self.back, Stretch(self.name), self.read, spacing=theme.M))
         buttons = (self.free, self.calibrate, self.before, self.after)
         actions.setLayout(row(Stretch(), *buttons, spacing=theme.M))
-        bar = row(FoldRow(about, actions, (1, 0)))
         self.sparks = SparkRow(_HIGHEST)
         self._facts = row(spacing=theme.S)
         self._body = QBoxLayout(QBoxLayout.Direction.LeftToRight)
@@ -141,7 +140,7 @@ class DevicePage(QWidget):
         self._inner = clear_panel(self._body)
         self._area = EdgeScrollArea(self._inner)
         self.setProperty(REACHES_EDGE, True)
-        bar.setContentsMargins(0, 0, theme.M, 0)
+        bar = row(FoldRow(about, actions, (1, 0)), margins=(0, 0, theme.M, 0))
         self.setLayout(column(bar, self.asking, Stretch(self._area)))
 
     def show_device(self, device: str) -> None:

@@ -61,15 +61,16 @@ class HostForm(QFrame):
             meaning="muted",
             wrap=True,
         )
-        inner = column(
-            label(tr("Add a machine"), strong=True),
-            row(*boxes, spacing=theme.M),
-            row(Stretch(help_), self.cancel, self.test, self.add, spacing=theme.M),
-            self.said,
-            spacing=theme.M,
+        self.setLayout(
+            column(
+                label(tr("Add a machine"), strong=True),
+                row(*boxes, spacing=theme.M),
+                row(Stretch(help_), self.cancel, self.test, self.add, spacing=theme.M),
+                self.said,
+                spacing=theme.M,
+                margins=(theme.L, theme.M, theme.L, theme.M),
+            )
         )
-        inner.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
-        self.setLayout(inner)
         for line in (self.name, self.address, self.config, self.home):
             line.returnPressed.connect(self.add.click)
         self.setFocusProxy(self.name)

@@ -156,11 +156,17 @@ class HostsPage(QWidget):
         above = row(Stretch(self.count), self.test, self.remove, self.open, spacing=theme.M)
         self._frame, _ = list_card(self.table, QWidget())
         self.hint = label(tr(EMPTY), meaning="muted", wrap=True)
-        body = column(above, self.question, self.form, self.said)
-        body.addWidget(self._frame, 2)
-        body.addWidget(self.hint)
-        body.addWidget(self.devices, 3)
-        self.setLayout(body)
+        self.setLayout(
+            column(
+                above,
+                self.question,
+                self.form,
+                self.said,
+                Stretch(self._frame, 2),
+                self.hint,
+                Stretch(self.devices, 3),
+            )
+        )
         self.setFocusProxy(self.table)
 
     def refresh(self) -> None:

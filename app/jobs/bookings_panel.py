@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.format.bookings import BookingRow, booking_rows, outlasting_text
 from gpudeck.app.jobs.bookings_model import describe_booking, read_booking
@@ -167,11 +167,12 @@ class BookingsPanel(QWidget):
             Stretch(column(label(line.accessibleName(), size="small", meaning="muted"), line))
             for line in (self.lines if paths.uses_shared() else self.lines[:-1])
         ]
-        inner = QVBoxLayout()
-        inner.setSpacing(theme.M)
-        inner.addWidget(label(tr("Bookings"), strong=True))
-        inner.addWidget(frame, 1)
-        inner.addLayout(row(*boxes, spacing=theme.M))
+        inner = column(
+            label(tr("Bookings"), strong=True),
+            Stretch(frame),
+            row(*boxes, spacing=theme.M),
+            spacing=theme.M,
+        )
         if paths.uses_shared():
             inner.addWidget(label(tr(ADMINS_ONLY), size="small", meaning="muted"))
         buttons = (self.make, self.cancel, self.close_button)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 from PySide6.QtCore import QEvent
-from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QWidget
 
 from gpudeck.app.format.job_rows import details, device_labels, job_row
 from gpudeck.app.format.results import result_of
@@ -14,7 +14,7 @@ from gpudeck.app.jobs.run_overlay import RunOverlay
 from gpudeck.app.language.texts import tr, tr_decimal
 from gpudeck.app.link.link import Link
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import card, column, label, row, set_text
+from gpudeck.app.widgets.controls import Stretch, card, column, label, row, set_text
 from gpudeck.app.widgets.safe_text import SafeText
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -34,13 +34,8 @@ class JobCompare(QWidget):
         self.text.setAccessibleName(tr("Comparison"))
         self._pairs: tuple[JobPair, ...] = ()
         self._heads = ("", "")
-        header = row(self.title, self.count, self.only, spacing=theme.M)
-        header.setStretch(1, 1)
-        inner = QVBoxLayout()
-        inner.setSpacing(theme.S)
-        inner.addLayout(header)
-        inner.addWidget(self.curves)
-        inner.addWidget(self.text, 1)
+        header = row(self.title, Stretch(self.count), self.only, spacing=theme.M)
+        inner = column(header, self.curves, Stretch(self.text))
         self.setLayout(column(card(inner)))
 
     def show_jobs(self, left: Job, right: Job, snapshot: Snapshot) -> None:

@@ -42,9 +42,15 @@ class FailureCard(QFrame):
         self._shown: Failure | None = None
         self._folder = ""
         buttons = row(Stretch(), self.folder, self.resume, self.retry)
-        inner = column(self.cause, self.quote, buttons, spacing=theme.XS)
-        inner.setContentsMargins(theme.M, theme.S, theme.M, theme.S)
-        self.setLayout(inner)
+        self.setLayout(
+            column(
+                self.cause,
+                self.quote,
+                buttons,
+                spacing=theme.XS,
+                margins=(theme.M, theme.S, theme.M, theme.S),
+            )
+        )
         self.hide()
 
     def show_failure(self, job: Job, failure: Failure | None) -> None:

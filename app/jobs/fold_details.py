@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from statistics import mean
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.format.values import duration
 from gpudeck.app.jobs.job_keys import CANCELLED, FAILED, RUNNING, SUCCEEDED, WAITING
@@ -15,7 +15,6 @@ from gpudeck.app.jobs.listing import JobLine, JobLines
 from gpudeck.app.jobs.run_overlay import RunOverlay
 from gpudeck.app.language.texts import tr, tr_count
 from gpudeck.app.link.link import Link
-from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import (
     ProgressLine,
     Stretch,
@@ -58,12 +57,12 @@ class FoldDetails(QWidget):
         self.text = SafeText()
         self.text.setAccessibleName(tr("About the jobs"))
         self._shown: tuple[tuple[str, str], ...] = ()
-        inner = QVBoxLayout()
-        inner.setSpacing(theme.S)
-        inner.addLayout(row(self.title, Stretch(self.counts), self.retry, self.unfold, self.cancel))
-        inner.addWidget(self.bar)
-        inner.addWidget(self.curves)
-        inner.addWidget(self.text, 1)
+        inner = column(
+            row(self.title, Stretch(self.counts), self.retry, self.unfold, self.cancel),
+            self.bar,
+            self.curves,
+            Stretch(self.text),
+        )
         self.setLayout(column(card(inner)))
 
     def show_fold(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QSpinBox, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSpinBox, QWidget
 
 from gpudeck.app.jobs.groups_model import (
     GroupRow,
@@ -244,8 +244,9 @@ class GroupsPanel(QWidget):
         for part, layout in zip(parts, (left, right), strict=True):
             part.setLayout(layout)
             part.setMinimumWidth(theme.px(_LEAST_WIDTH))
-        inner = QVBoxLayout()
-        inner.setSpacing(theme.M)
-        inner.addWidget(FoldRow(*parts, (1, 1)), 1)
-        inner.addLayout(row(Stretch(self.said), self.close_button))
+        inner = column(
+            Stretch(FoldRow(*parts, (1, 1))),
+            row(Stretch(self.said), self.close_button),
+            spacing=theme.M,
+        )
         self.setLayout(column(card(inner)))

@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QPushButton,
     QSizePolicy,
     QSplitter,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -187,14 +186,7 @@ class JobDetails(QWidget):
         both.addWidget(self._known)
         both.addWidget(self.views)
         both.setSizes(_BELOW_SIZES)
-        inner = QVBoxLayout()
-        inner.setSpacing(theme.S)
-        inner.addLayout(header)
-        inner.addWidget(self.doing)
-        inner.addWidget(self.share)
-        inner.addWidget(self.failure)
-        inner.addWidget(self.verdicts)
-        inner.addWidget(both, 1)
+        inner = column(header, self.doing, self.share, self.failure, self.verdicts, Stretch(both))
         self.setLayout(column(card(inner)))
 
     def show_job(self, job: Job, snapshot: Snapshot) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QTextCursor, QTextDocument, QTextFormat
-from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QTextEdit, QWidget
 
 from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import button, label, row, set_text
+from gpudeck.app.widgets.controls import Stretch, button, column, label, row, set_text
 
 _MOST_LINES = 5000
 _MOST_MARKED = 1000
@@ -50,13 +50,8 @@ class LogView(QWidget):
         self._matches: list[QTextCursor] = []
         self._cause = ""
         """The line that shows why the job failed, which is marked."""
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(theme.XS)
-        self.line = row(self.box, self.found, self.back, self.forth, self.follow)
-        self.line.setStretch(0, 1)
-        layout.addLayout(self.line)
-        layout.addWidget(self.text, 1)
+        self.line = row(Stretch(self.box), self.found, self.back, self.forth, self.follow)
+        self.setLayout(column(self.line, Stretch(self.text), spacing=theme.XS))
         self.text.setFont(theme.monospace())
         self.clear()
 

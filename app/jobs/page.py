@@ -8,7 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, QSize, Qt, QTimer
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
-from PySide6.QtWidgets import QPushButton, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QPushButton, QSplitter, QWidget
 
 from gpudeck.app.format.job_rows import describe
 from gpudeck.app.format.values import device_label
@@ -44,6 +44,7 @@ from gpudeck.app.widgets.controls import (
     Stretch,
     button,
     choice_box,
+    column,
     empty_label,
     label,
     row,
@@ -673,8 +674,7 @@ class JobsPage(QWidget):
         buttons = (self.open_groups, self.open_bookings, self.more, self.pause, self.new)
         self._above = (self.views, self.view, self.chooser, *buttons)
         found = (Stretch(self.chooser, 1000), self.count, Stretch())
-        bar = row(self.views, self.view, *found, self.several, *buttons)
-        bar.setSpacing(theme.M)
+        bar = row(self.views, self.view, *found, self.several, *buttons, spacing=theme.M)
         top, self._stack = list_card(self.table, self.empty)
         self._stack.addWidget(self.timeline)
         self._top = top
@@ -691,12 +691,7 @@ class JobsPage(QWidget):
         both.addWidget(self.fold)
         both.splitterMoved.connect(self._keep_share)
         self._parts = both
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(theme.S)
-        layout.addLayout(bar)
-        layout.addWidget(self.asking)
-        layout.addWidget(both, 1)
+        self.setLayout(column(bar, self.asking, Stretch(both)))
         self._mark_view()
 
 

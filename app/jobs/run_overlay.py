@@ -18,7 +18,7 @@ from gpudeck.app.link.link import Link
 from gpudeck.app.runs.run_curves import Run, read_run
 from gpudeck.app.runs.run_table import RunRow, overlaid_names, overlaid_rows, sorted_rows
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import column, row
+from gpudeck.app.widgets.controls import Stretch, column, row
 from gpudeck.app.widgets.list_table import RowTable, TableColumn, height_of_rows, list_table
 from gpudeck.scheduler.protocol.jobs import Job
 
@@ -98,8 +98,7 @@ class RunOverlay(QWidget):
         self.table.horizontalHeader().sectionClicked.connect(self._sort_by)
         self.table.selectionModel().currentRowChanged.connect(self._paint)
         self._listed = listed
-        legend = row(*self.legend, spacing=theme.M)
-        legend.addStretch()
+        legend = row(*self.legend, Stretch(), spacing=theme.M)
         self.setLayout(column(legend, self._grid, self.table))
         self.table.setVisible(listed)  # not before it has a parent: it would be a window
         self.hide()

@@ -50,9 +50,7 @@ class TimelineView(QWidget):
         area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusProxy(self.field)
         below = row(Stretch(self.hint), TimelineLegend(), spacing=theme.M)
-        layout = column(Stretch(area), below)
-        layout.setContentsMargins(theme.M, theme.M, theme.M, theme.M)
-        self.setLayout(layout)
+        self.setLayout(column(Stretch(area), below, margins=(theme.M, theme.M, theme.M, theme.M)))
 
     def show_snapshot(self, snapshot: Snapshot, selected: int | None) -> None:
         """Show a snapshot, and request the expected starts if they may have changed."""

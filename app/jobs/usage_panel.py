@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.format.usage import Period, UsageRow, add_up, ended_jobs, work_share
 from gpudeck.app.format.values import NOT_AVAILABLE
@@ -128,11 +128,12 @@ class UsagePanel(QWidget):
         add_shortcuts(self, {"Esc": self.closed.emit})
         self.setFocusProxy(self.table)
         frame, self._stack = list_card(self.table, self.empty)
-        inner = QVBoxLayout()
-        inner.setSpacing(theme.M)
-        inner.addLayout(row(label(tr("Usage"), strong=True), Stretch(), self.by))
-        inner.addWidget(self.chart)
-        inner.addWidget(self.verdicts)
+        inner = column(
+            row(label(tr("Usage"), strong=True), Stretch(), self.by),
+            self.chart,
+            self.verdicts,
+            spacing=theme.M,
+        )
         self.setLayout(column(card(inner), Stretch(frame)))
 
     def show_snapshot(self, snapshot: Snapshot) -> None:

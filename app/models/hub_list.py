@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.format.values import memory
 from gpudeck.app.language.texts import tr, tr_whole
 from gpudeck.app.models.hub_fit import hub_fit
 from gpudeck.app.models.model_list import count_text
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import Stretch, button, elided, label, row
+from gpudeck.app.widgets.controls import Stretch, button, column, elided, label, row
 from gpudeck.assistant.library.hub_search import HubModel
 from gpudeck.assistant.library.unfinished import Unfinished
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -25,9 +25,8 @@ class HubList(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._layout = QVBoxLayout(self)
-        self._layout.setContentsMargins(0, 0, 0, 0)
-        self._layout.setSpacing(theme.XS)
+        self._layout = column(spacing=theme.XS)
+        self.setLayout(self._layout)
         self._lines: list[QWidget] = []
         self.hide()
 

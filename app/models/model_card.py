@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QComboBox, QFrame, QPushButton, QVBoxLayout
+from PySide6.QtWidgets import QComboBox, QFrame, QPushButton
 
 from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.models.model_list import facts
@@ -12,6 +12,7 @@ from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import (
     Stretch,
     button,
+    column,
     elided,
     label,
     pill,
@@ -123,17 +124,11 @@ class ModelCard(QFrame):
         if self.serve is not None:
             title.addWidget(self.serve.more)
         title.addWidget(first)
-        actions = row(self.time, self.stop, self.device)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
-        layout.setSpacing(theme.XS)
-        layout.addLayout(title)
-        for part in (self.facts, self.needs, self.problem, self.speed):
-            layout.addWidget(part)
+        parts = (title, self.facts, self.needs, self.problem, self.speed)
+        layout = column(*parts, spacing=theme.XS, margins=(theme.L, theme.M, theme.L, theme.M))
+        self.setLayout(layout)
         if self.serve is not None:
             layout.addWidget(self.serve)
             return
         layout.addSpacing(theme.XS)
-        layout.addLayout(actions)
-        actions.addWidget(self.forget)
-        actions.addStretch()
+        layout.addLayout(row(self.time, self.stop, self.device, self.forget, Stretch()))

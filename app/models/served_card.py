@@ -7,7 +7,7 @@ from collections import deque
 import numpy as np
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
 from gpudeck.app.charts.spark_card import HEIGHT, SparkCard
 from gpudeck.app.language.texts import tr
@@ -17,6 +17,7 @@ from gpudeck.app.widgets.controls import (
     ProgressLine,
     Stretch,
     button,
+    column,
     elided,
     label,
     pill,
@@ -110,14 +111,16 @@ class ServedCard(QFrame):
         named = (self.name, self.pill, self.place, Stretch(self.address))
         about.setLayout(row(*named, spacing=theme.M))
         buttons.setLayout(row(Stretch(), self.copy, self.stop, spacing=theme.M))
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
-        layout.setSpacing(theme.S)
-        layout.addWidget(FoldRow(about, buttons, (1, 0)))
-        layout.addWidget(self.state)
-        layout.addWidget(self.progress)
-        layout.addWidget(self.curves)
-        layout.addWidget(self.facts)
+        self.setLayout(
+            column(
+                FoldRow(about, buttons, (1, 0)),
+                self.state,
+                self.progress,
+                self.curves,
+                self.facts,
+                margins=(theme.L, theme.M, theme.L, theme.M),
+            )
+        )
 
 
 def _pair(left: QWidget, right: QWidget) -> QWidget:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QTimer, Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.language.texts import tr
 from gpudeck.app.link.link import Link
@@ -11,8 +11,7 @@ from gpudeck.app.models import served_text
 from gpudeck.app.models.requests import FindServed, ServedNow, StartServing, StopServing
 from gpudeck.app.models.served_card import ServedCard
 from gpudeck.app.state import State
-from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import label
+from gpudeck.app.widgets.controls import column, label
 from gpudeck.assistant.inference.engine_protocol import Options
 from gpudeck.assistant.serve.control_messages import Held, Served
 
@@ -38,10 +37,8 @@ class ServingPanel(QWidget):
         self._timer.setInterval(_EVERY_MS)
         self._timer.timeout.connect(self.look)
         self.title = label(tr("Served now"), strong=True)
-        self._body = QVBoxLayout(self)
-        self._body.setContentsMargins(0, 0, 0, 0)
-        self._body.setSpacing(theme.S)
-        self._body.addWidget(self.title)
+        self._body = column(self.title)
+        self.setLayout(self._body)
         self.hide()
 
     def state_of(self, folder: str) -> tuple[str, str]:

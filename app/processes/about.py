@@ -75,9 +75,9 @@ class ProcessAbout(QFrame):
         texts = column(
             row(self.title, Stretch(self.facts), self.copy, self.open_job, spacing=theme.M),
             self.command,
+            Stretch(),
             spacing=theme.S,
         )
-        texts.addStretch()
         self._charts = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._charts.setSpacing(theme.S)
         for chart in (self.memory, self.load):

@@ -34,15 +34,16 @@ class MemoryUse(QFrame):
         self.unlisted = elided(size="small", meaning="muted")
         """Says what the memory is that no listed process uses."""
         title = label(tr("Memory"), strong=True)
-        inside = column(
-            row(title, self.usage, Stretch(), spacing=theme.S),
-            self.bar,
-            self.each,
-            self.unlisted,
-            spacing=0,
+        self.setLayout(
+            column(
+                row(title, self.usage, Stretch(), spacing=theme.S),
+                self.bar,
+                self.each,
+                self.unlisted,
+                spacing=0,
+                margins=(theme.L, theme.M, theme.L, theme.S),
+            )
         )
-        inside.setContentsMargins(theme.L, theme.M, theme.L, theme.S)
-        self.setLayout(inside)
 
     def show_use(self, snapshot: Snapshot, rows: tuple[ProcessRow, ...], grouping: str) -> None:
         """Show what these processes use, in the groups of a key of GROUPINGS."""

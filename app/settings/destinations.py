@@ -74,9 +74,15 @@ class DestinationsPanel(QWidget):
             size="small", meaning="muted", wrap=True,
         )  # fmt: skip
         form = row(self.name, self.kind, Stretch(self.address), self.add)
-        body = column(help_, clear_panel(self._list), clear_panel(form), self.said)
-        body.setContentsMargins(0, theme.S, 0, theme.S)
-        self.setLayout(body)
+        self.setLayout(
+            column(
+                help_,
+                clear_panel(self._list),
+                clear_panel(form),
+                self.said,
+                margins=(0, theme.S, 0, theme.S),
+            )
+        )
         self._show_example(0)
 
     def showEvent(self, event: QShowEvent) -> None:

@@ -28,9 +28,13 @@ class Banner(QWidget):
         self._notices: frozenset[Message] = frozenset()
         self._dismissed: frozenset[Message] = frozenset()
         """Notices that are not shown again unless they went away meanwhile."""
-        inner = row(Stretch(self.text), self.dismiss)
-        inner.setContentsMargins(theme.M + _EDGE, theme.XS, theme.M, theme.XS)
-        self.setLayout(inner)
+        self.setLayout(
+            row(
+                Stretch(self.text),
+                self.dismiss,
+                margins=(theme.M + _EDGE, theme.XS, theme.M, theme.XS),
+            )
+        )
         self.setAccessibleName(tr("Notices"))
         self.hide()
 

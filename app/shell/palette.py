@@ -15,14 +15,13 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QVBoxLayout,
     QWidget,
 )
 
 from gpudeck.app.language.texts import tr
 from gpudeck.app.shell.palette_model import PaletteEntry
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import label, rule
+from gpudeck.app.widgets.controls import column, label, rule
 from gpudeck.app.widgets.toast import shadow
 
 _WIDTH, _ROW, _TOP, _KIND = 620, 34, 90, 84
@@ -66,15 +65,18 @@ class Palette(QFrame):
         self.list.setItemDelegate(_EntryDelegate(self.list))
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.list.itemClicked.connect(lambda _: self.run())
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(theme.S, theme.S, theme.S, theme.S)
-        layout.setSpacing(theme.XS)
-        layout.addWidget(self.box)
-        layout.addWidget(rule())
-        layout.addWidget(self.list)
         self.foot = label(tr("Return runs it, Esc closes"), size="small", meaning="muted")
         self.foot.setIndent(theme.M)
-        layout.addWidget(self.foot)
+        self.setLayout(
+            column(
+                self.box,
+                rule(),
+                self.list,
+                self.foot,
+                margins=(theme.S, theme.S, theme.S, theme.S),
+                spacing=theme.XS,
+            )
+        )
         self._typing = QTimer(self)
         self._typing.setSingleShot(True)
         self._typing.setInterval(_SEARCH_MS)

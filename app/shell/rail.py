@@ -8,7 +8,6 @@ from PySide6.QtWidgets import (
     QAbstractButton,
     QButtonGroup,
     QSizePolicy,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -16,6 +15,7 @@ from gpudeck.app.language.texts import tr_count
 from gpudeck.app.shell.page_titles import page_key, title
 from gpudeck.app.widgets import icons, theme
 from gpudeck.app.widgets.action_table import key_names
+from gpudeck.app.widgets.controls import column
 
 _WIDTH, _HEIGHT = 92, 60
 """The size of a button at the usual size of text."""
@@ -115,9 +115,8 @@ class Rail(QWidget):
         super().__init__()
         self.buttons = {name: RailButton(name, page_key(i)) for i, name in enumerate(names, 1)}
         self._group = QButtonGroup(self)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, theme.M, 0, theme.M)
-        layout.setSpacing(theme.XS)
+        layout = column(margins=(0, theme.M, 0, theme.M), spacing=theme.XS)
+        self.setLayout(layout)
         for name, made in self.buttons.items():
             self._group.addButton(made)
             if name == "settings":

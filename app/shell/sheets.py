@@ -16,6 +16,7 @@ from gpudeck.app.widgets.controls import (
     add_shortcuts,
     button,
     clear_panel,
+    column,
     label,
     row,
     scroll_area,
@@ -36,10 +37,9 @@ class Sheet(QFrame):
         self.setAccessibleName(title)
         self.close_button = button(tr("Close"), self.leave, tooltip="Esc")
         self.head = row(label(title, size="large", strong=True), Stretch(), self.close_button)
-        self.body = QVBoxLayout(self)
-        self.body.setContentsMargins(theme.XL, theme.L, theme.XL, theme.L)
-        self.body.setSpacing(theme.M)
-        self.body.addLayout(self.head)
+        margins = (theme.XL, theme.L, theme.XL, theme.L)
+        self.body = column(self.head, spacing=theme.M, margins=margins)
+        self.setLayout(self.body)
         add_shortcuts(self, {"Esc": self.leave})
         window.installEventFilter(self)
         self.hide()

@@ -10,7 +10,7 @@ from gpudeck.app.format.sources import reader_name
 from gpudeck.app.language.texts import tr
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import button, elided, row, set_text, set_tooltip
+from gpudeck.app.widgets.controls import Stretch, button, elided, row, set_text, set_tooltip
 
 
 class LinkDot(QWidget):
@@ -48,9 +48,15 @@ class StatusLine(QWidget):
             kind="quiet",
             tooltip=tr("Show a small strip that stays on top of all windows (Ctrl+T)"),
         )
-        layout = row(self.dot, self.link, self.message, self.dismiss, self.source, self.compact)
-        layout.setContentsMargins(theme.M, 0, theme.M, 0)
-        layout.setStretch(2, 1)
+        layout = row(
+            self.dot,
+            self.link,
+            Stretch(self.message),
+            self.dismiss,
+            self.source,
+            self.compact,
+            margins=(theme.M, 0, theme.M, 0),
+        )
         layout.insertSpacing(2, theme.M)
         self.setLayout(layout)
         self.setFixedHeight(theme.px(28))

@@ -156,18 +156,20 @@ class Welcome(QWidget):
         for step in STEPS:
             made = self.steps[step.page] = StepCard(step)
             made.clicked.connect(lambda _=False, page=step.page: self.chosen.emit(page))
-        inner = column(
-            label(tr("Welcome to GPU Deck"), size="huge", wrap=True),
-            column(self.devices, row(self.replay, Stretch())),
-            self._grid,
-            label(background_text(), size="small", meaning="muted", wrap=True),
-            spacing=theme.L,
-        )
         body = QWidget()
-        body.setLayout(inner)
+        body.setLayout(
+            column(
+                label(tr("Welcome to GPU Deck"), size="huge", wrap=True),
+                column(self.devices, row(self.replay, Stretch())),
+                self._grid,
+                label(background_text(), size="small", meaning="muted", wrap=True),
+                spacing=theme.L,
+            )
+        )
         body.setMaximumWidth(theme.px(_WIDEST))
-        layout = column(Stretch(), row(Stretch(), Stretch(body, 1000), Stretch()), Stretch(None, 2))
-        self.setLayout(layout)
+        self.setLayout(
+            column(Stretch(), row(Stretch(), Stretch(body, 1000), Stretch()), Stretch(None, 2))
+        )
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Put as many steps side by side as have room."""

@@ -14,7 +14,7 @@ from PySide6.QtGui import (
     QShortcut,
     QShowEvent,
 )
-from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from gpudeck.app.charts.series import Floats
 from gpudeck.app.dashboard.page import DashboardPage
@@ -33,7 +33,7 @@ from gpudeck.app.strip.strip import Strip
 from gpudeck.app.strip.summary import unacknowledged
 from gpudeck.app.strip.tile_model import tiles
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import REACHES_EDGE, EdgeScrollArea, PageStack, column
+from gpudeck.app.widgets.controls import REACHES_EDGE, EdgeScrollArea, PageStack, Stretch, column
 from gpudeck.app.widgets.toast import ToastStack
 from gpudeck.scheduler.protocol.settings import Settings as SchedulerSettings
 from gpudeck.scheduler.protocol.snapshot import Columns, Snapshot
@@ -416,15 +416,10 @@ class MainWindow(QWidget):
         half = QSize(max(room.width() // 2, LEAST_WIDTH), room.height())
         self.setMinimumSize(SMALLEST.boundedTo(half).boundedTo(room))
         self.resize(QSize(1280, 800).boundedTo(room))
-        right = QVBoxLayout()
-        right.setContentsMargins(theme.M, theme.M, 0, theme.S)
-        right.setSpacing(theme.S)
-        above = column(self.banner, self.header)
-        above.setContentsMargins(0, 0, theme.M, 0)
-        right.addLayout(above)
+        above = column(self.banner, self.header, margins=(0, 0, theme.M, 0))
         self._area = EdgeScrollArea(self.pages)
         self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
-        right.addWidget(self._area, 1)
+        right = column(above, Stretch(self._area), margins=(theme.M, theme.M, 0, theme.S))
         layout = QGridLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)

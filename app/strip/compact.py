@@ -68,9 +68,15 @@ class CompactStrip(QWidget):
         for made in (open_window, leave):
             made.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # Return and Esc do the same
         self._bar = QWidget(self)
-        head = row(Stretch(self.title), open_window, leave, spacing=0)
-        head.setContentsMargins(theme.M, 0, theme.XS, 0)
-        self._bar.setLayout(head)
+        self._bar.setLayout(
+            row(
+                Stretch(self.title),
+                open_window,
+                leave,
+                spacing=0,
+                margins=(theme.M, 0, theme.XS, 0),
+            )
+        )
 
     def show_summary(self, summary: StripSummary) -> None:
         """Show another summary."""

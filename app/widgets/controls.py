@@ -261,22 +261,26 @@ class Stretch:
 Item = QWidget | QLayout | Stretch
 
 
-def row(*items: Item, spacing: int = theme.S) -> QHBoxLayout:
-    """Lay out widgets and layouts from left to right, without margins."""
+Margins = tuple[int, int, int, int]
+"""The margins of a layout: left, top, right and bottom."""
+
+
+def row(*items: Item, spacing: int = theme.S, margins: Margins = (0, 0, 0, 0)) -> QHBoxLayout:
+    """Lay out widgets and layouts from left to right."""
     layout = QHBoxLayout()
-    _fill(layout, items, spacing)
+    _fill(layout, items, spacing, margins)
     return layout
 
 
-def column(*items: Item, spacing: int = theme.S) -> QVBoxLayout:
-    """Lay out widgets and layouts from top to bottom, without margins."""
+def column(*items: Item, spacing: int = theme.S, margins: Margins = (0, 0, 0, 0)) -> QVBoxLayout:
+    """Lay out widgets and layouts from top to bottom."""
     layout = QVBoxLayout()
-    _fill(layout, items, spacing)
+    _fill(layout, items, spacing, margins)
     return layout
 
 
-def _fill(layout: QBoxLayout, items: Iterable[Item], spacing: int) -> None:
-    layout.setContentsMargins(0, 0, 0, 0)
+def _fill(layout: QBoxLayout, items: Iterable[Item], spacing: int, margins: Margins) -> None:
+    layout.setContentsMargins(*margins)
     layout.setSpacing(spacing)
     for item in items:
         stretch = item if isinstance(item, Stretch) else Stretch(item, 0)

@@ -18,6 +18,4 @@ class Segments(QFrame):
         for one in buttons:
             one.setCheckable(True)
             one.setProperty("kind", "segment")
-        inner = row(*buttons, spacing=0)
-        inner.setContentsMargins(2, 2, 2, 2)
-        self.setLayout(inner)
+        self.setLayout(row(*buttons, spacing=0, margins=(2, 2, 2, 2)))

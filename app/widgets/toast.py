@@ -7,11 +7,11 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, QTimer, QUrl, Signal
 from PySide6.QtGui import QColor, QDesktopServices, QEnterEvent
-from PySide6.QtWidgets import QFrame, QGraphicsDropShadowEffect, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGraphicsDropShadowEffect, QPushButton, QWidget
 
 from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import Stretch, button, label, row
+from gpudeck.app.widgets.controls import Stretch, button, column, label, row
 
 _WIDEST = 420
 _MOST = 3
@@ -38,9 +38,14 @@ class Toast(QFrame):
             made.clicked.connect(lambda _=False, act=act: self._act(act))
         self.close_button = button("✕", self.dismiss, kind="quiet", tooltip=tr("Dismiss"))
         self.close_button.setAccessibleName(tr("Dismiss the message"))
-        layout = row(Stretch(self.text), *self.buttons.values(), self.close_button)
-        layout.setContentsMargins(theme.L, theme.S, theme.S, theme.S)
-        self.setLayout(layout)
+        self.setLayout(
+            row(
+                Stretch(self.text),
+                *self.buttons.values(),
+                self.close_button,
+                margins=(theme.L, theme.S, theme.S, theme.S),
+            )
+        )
         self.setGraphicsEffect(shadow(self))
         self.timer = QTimer(self)
         self.timer.setSingleShot(True)
@@ -74,9 +79,8 @@ class ToastStack(QWidget):
         super().__init__(window)
         self._window, self._margin = window, margin
         self.toasts: list[Toast] = []
-        self._layout = QVBoxLayout(self)
-        self._layout.setContentsMargins(0, 0, 0, 0)
-        self._layout.setSpacing(theme.S)
+        self._layout = column()
+        self.setLayout(self._layout)
         window.installEventFilter(self)
         self.hide()
 

@@ -392,8 +392,7 @@ class WorkloadsPage(QWidget):
         self._results.setSpacing(theme.M)
         self._results.addWidget(main)
         self._results.addWidget(self._side)
-        self._panes = row(self._list, self._form_card, spacing=theme.M)
-        self._panes.addLayout(self._results, 1)
+        self._panes = row(self._list, self._form_card, Stretch(self._results), spacing=theme.M)
         self._panes.setAlignment(self._form_card, Qt.AlignmentFlag.AlignTop)
         self.setLayout(column(self._above, Stretch(self._panes)))
 

@@ -218,8 +218,7 @@ class ResultCard(QWidget):
         self.facts.show_table(summary.facts)
 
     def _number_row(self) -> QHBoxLayout:
-        numbers = row(self.figure, self.unit)
-        numbers.setContentsMargins(0, theme.S, 0, theme.S)
+        numbers = row(self.figure, self.unit, margins=(0, theme.S, 0, theme.S))
         numbers.addSpacing(theme.M)
         for caption, value in self.timing:
             numbers.addLayout(column(Stretch(), caption, value, Stretch(), spacing=2))

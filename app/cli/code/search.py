@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 from gpudeck.accel.search import installed
@@ -88,17 +89,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the verdict to a file")
 
 
-def run(args: Namespace) -> int:
+def run(args: Namespace) -> int | None:
     """Carry out the action that the arguments name."""
-    if args.action == "list":
-        return _list(args)
-    if args.action == "show":
-        return _show(args)
-    if args.target is None:
+    if args.target is None and args.action not in ("list", "show"):
         raise UsageError(f"{args.action} needs a TARGET. See: gpudeck search --help")
-    return {"judge": _judge, "tune": _tune, "install": _install, "remove": _remove}[args.action](
-        args
-    )
+    actions: dict[str, Callable[[Namespace], int | None]] = {
+        "list": _list, "show": _show, "judge": _judge, "tune": _tune, "install": _install,
+        "remove": _remove,
+    }  # fmt: skip
+    return actions[args.action](args)
 
 
 def _size(text: str) -> str:
