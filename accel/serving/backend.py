@@ -28,15 +28,12 @@ class Backend(Protocol):
 
         The result is in the dtype of x, or in fp32 if it is to be precise.
         """
-        ...
 
     def normalized(self, x: Tensor, norm: Norm) -> Tensor:
         """Return the rows of x [..., C] normalized."""
-        ...
 
     def gated(self, linear: Linear, x: Tensor, norm: Norm | None, activation: str) -> Tensor:
         """Return act(gate) * up for x [T, K], normalized if asked, of a gate and an up."""
-        ...
 
     def queries(
         self, linear: Linear, x: Tensor, norm: Norm | None, heads: Heads, place: Place
@@ -45,13 +42,11 @@ class Backend(Protocol):
 
         Shapes: x [T, C]; the result [T, H, D].
         """
-        ...
 
     def attend(
         self, q: Tensor, layer: int, batch: Batch, cache: PagedCache, config: Config
     ) -> Tensor:
         """Return what queries [T, H, D] find in the paged keys and values of their sequences."""
-        ...
 
 
 def backend_for(device: torch.device) -> Backend:

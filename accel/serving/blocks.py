@@ -27,23 +27,18 @@ class BlockStore(Protocol):
     @property
     def ready(self) -> bool:
         """Return whether a block can be saved without waiting."""
-        ...
 
     def wants(self, digest: str) -> bool:
         """Return whether a block is to be saved."""
-        ...
 
     def save(self, digest: str, parts: list[Tensor]) -> None:
         """Save a block."""
-        ...
 
     def begin(self) -> None:
         """Begin to read a prompt."""
-        ...
 
     def read(self, digest: str) -> list[Tensor] | None:
         """Return a block; None if it is not there."""
-        ...
 
 
 class Node:

@@ -33,7 +33,6 @@ class Text(Protocol):
 
     def table(self) -> list[int]:
         """Return its blocks in order."""
-        ...
 
 
 S_co = TypeVar("S_co", bound=Text, covariant=True)

@@ -17,11 +17,9 @@ class Proposer(Protocol):
 
     def propose(self, tokens: Sequence[int], most: int) -> list[int]:
         """Return at most `most` tokens that may follow."""
-        ...
 
     def end(self) -> None:
         """Free what it holds: the text has ended, or waits."""
-        ...
 
 
 class Speculator(Protocol):
@@ -29,7 +27,6 @@ class Speculator(Protocol):
 
     def begin(self, request: Request) -> Proposer:
         """Return what proposes the tokens of one answer."""
-        ...
 
 
 class PromptLookup:

@@ -39,7 +39,6 @@ class Template(Protocol):
         Raises:
             RequestRefused: The template refuses the chat, or fails.
         """
-        ...
 
 
 class ChatTemplate:

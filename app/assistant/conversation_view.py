@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QGuiApplication
 from PySide6.QtWidgets import QWidget
 
@@ -33,7 +33,7 @@ from gpudeck.app.link.call import Call, Request
 from gpudeck.app.link.link import Link
 from gpudeck.app.report.file import FILTER, SaveReport
 from gpudeck.app.state import State
-from gpudeck.app.widgets.controls import Stretch, ask_save_path, column
+from gpudeck.app.widgets.controls import Stretch, ask_save_path, column, delay
 from gpudeck.assistant.host_protocol import Event, Waiting
 from gpudeck.assistant.intents.choices import Choice, choice_by_number
 from gpudeck.assistant.query.request import Query
@@ -70,10 +70,7 @@ class ConversationView(QWidget):
         self.messages, self.composer, self.undo = MessageList(), Composer(), UndoLine()
         self.empty = FirstQuestions()
         self.empty.asked.connect(self._ask_preset)
-        self._redraw = QTimer(self)
-        self._redraw.setSingleShot(True)
-        self._redraw.setInterval(_REDRAW_MS)
-        self._redraw.timeout.connect(self.refresh)
+        self._redraw = delay(self, _REDRAW_MS, self.refresh)
         self.messages.acted.connect(self._act)
         self.messages.stepped.connect(self._step_on)
         self.composer.asked.connect(self._ask_preset)

@@ -11,7 +11,6 @@ from PySide6.QtCore import (
     QRectF,
     QSize,
     Qt,
-    QTimer,
     Signal,
 )
 from PySide6.QtGui import QAction, QColor, QKeyEvent, QPainter
@@ -31,6 +30,7 @@ from gpudeck.app.widgets.controls import (
     Stretch,
     button,
     column,
+    delay,
     filter_box,
     label,
     plain_tooltip,
@@ -74,10 +74,7 @@ class SessionList(QWidget):
         self.search = filter_box(tr("Search"))
         self.search.setMinimumWidth(0)
         self.search.setAccessibleName(tr("Search the conversations"))
-        self._pause = QTimer(self)
-        self._pause.setSingleShot(True)
-        self._pause.setInterval(_SEARCH_MS)
-        self._pause.timeout.connect(lambda: self.searched.emit(self.search.text()))
+        self._pause = delay(self, _SEARCH_MS, lambda: self.searched.emit(self.search.text()))
         self.search.textChanged.connect(self._pause.start)
         self.list = _ConversationList()
         self.list.setAccessibleName(tr("Conversations"))

@@ -97,8 +97,6 @@ class ValueLine(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
             self._known.clear()
-        if event.type() == QEvent.Type.PaletteChange:
-            self.update()
         super().changeEvent(event)
 
 
@@ -136,11 +134,6 @@ class LaneValues(QWidget):
         for at, text in enumerate(self.texts):
             left = self.width() - metrics.horizontalAdvance(text)
             painter.drawText(QPointF(left, LANE_TOP + (at + 0.5) * lane + middle), text)
-
-    def changeEvent(self, event: QEvent) -> None:
-        if event.type() == QEvent.Type.PaletteChange:
-            self.update()
-        super().changeEvent(event)
 
 
 def _value(text: str) -> float:

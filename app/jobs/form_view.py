@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from functools import partial
 
-from PySide6.QtCore import QEvent, QObject, QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, Signal
 from PySide6.QtWidgets import QMenu, QWidget
 
 from gpudeck.app.format.free_devices import largest_memory
@@ -23,6 +23,7 @@ from gpudeck.app.widgets.controls import (
     card,
     clear_panel,
     column,
+    delay,
     label,
     row,
     scroll_area,
@@ -70,10 +71,7 @@ class JobFormView(QWidget):
         self.menu.aboutToShow.connect(self._offer_jobs)
         self.earlier.setMenu(self.menu)
         self.clear = button(tr("Clear"), self._clear, tooltip=tr("Empty all fields"))
-        self._typing = QTimer(self)
-        self._typing.setSingleShot(True)
-        self._typing.setInterval(_TYPING_MS)
-        self._typing.timeout.connect(self._look_again)
+        self._typing = delay(self, _TYPING_MS, self._look_again)
         self.fields.changed.connect(self._put)
         slots = dict.fromkeys(("Return", "Enter", "Ctrl+Return", "Ctrl+Enter"), self._send_by_key)
         add_shortcuts(self, {**slots, "Esc": self.close_button.click})

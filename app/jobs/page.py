@@ -45,6 +45,7 @@ from gpudeck.app.widgets.controls import (
     button,
     choice_box,
     column,
+    delay,
     empty_label,
     label,
     row,
@@ -123,9 +124,7 @@ class JobsPage(QWidget):
         self._listing, self._history = JobList(), JobHistory()
         self._arrangement = Arrangement()
         self._search: Search | None = None
-        self._typing = QTimer(self)
-        self._typing.setSingleShot(True)
-        self._typing.setInterval(_TYPING_MS)
+        self._typing = delay(self, _TYPING_MS, self._load_page)
         self.count = label(size="small", meaning="muted")
         self.model = JobTable()
         self.table = JobTableView(self.model)
@@ -608,7 +607,6 @@ class JobsPage(QWidget):
 
     def _connect(self) -> None:
         link = self._link
-        self._typing.timeout.connect(self._load_page)
         self.chooser.changed.connect(self._search_again)
         self.model.end_reached.connect(self._load_further)
         self.model.moved.connect(lambda *where: link.send(self, Move(*where)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt
+from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
@@ -49,8 +49,3 @@ class TimelineLegend(QWidget):
             text = QRectF(at + wide + 6, 0, self.width(), self.height())
             painter.drawText(text, int(Qt.AlignmentFlag.AlignVCenter), tr(name))
             at += wide + theme.S + metrics.horizontalAdvance(tr(name)) + theme.L
-
-    def changeEvent(self, event: QEvent) -> None:
-        if event.type() == QEvent.Type.PaletteChange:
-            self.update()
-        super().changeEvent(event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
@@ -84,11 +84,6 @@ class UsageChart(QWidget):
             painter.setPen(QColor(theme.tokens().muted))
             below = QRectF(left + width / 2 - each / 2, plot.bottom() + theme.XS, each, line)
             painter.drawText(below, int(Qt.AlignmentFlag.AlignCenter), bar.period)
-
-    def changeEvent(self, event: QEvent) -> None:
-        if event.type() == QEvent.Type.PaletteChange:
-            self.update()
-        super().changeEvent(event)
 
     def _place(self, user: str) -> int:
         return self.people.index(user) if user in self.people else len(self.people)

@@ -39,7 +39,6 @@ class Request(Protocol[T_co]):
             UserError: The message is shown to the user.
             Cancelled: No reply is delivered.
         """
-        ...
 
 
 class Call:

@@ -15,7 +15,6 @@ from PySide6.QtCore import (
     QObject,
     QSocketNotifier,
     Qt,
-    QTimer,
     QTranslator,
     Signal,
 )
@@ -36,6 +35,7 @@ from gpudeck.app.shell.window import MainWindow
 from gpudeck.app.strip.compact import CompactStrip
 from gpudeck.app.strip.summary import summarize
 from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import delay
 from gpudeck.scheduler.notices.notice import Notice
 from gpudeck.scheduler.protocol import paths, settings
 from gpudeck.scheduler.protocol.errors import UserError
@@ -57,15 +57,12 @@ class Desktop(QObject):
         self._visible: set[str] = set()
         """Which of "window" and "strip" the user can see."""
         self._notifier = Notifier(self._notify)
-        self._preload_timer = QTimer(self)
-        self._preload_timer.setSingleShot(True)
-        self._preload_timer.setInterval(_PRELOAD_MS)
+        self._preload_timer = delay(self, _PRELOAD_MS, self._preload)
         self.tray, self.compact = Tray(), CompactStrip()
         self._unsent.connect(self.tray.notify)
         self.link, self.feed = Link(), SnapshotFeed(SECONDS)
         self.window = MainWindow(self.link)
         self.feed.arrived.connect(self._take)
-        self._preload_timer.timeout.connect(self._preload)
         self.feed.history.connect(self.window.load_history)
         self.feed.linked.connect(self.window.show_link)
         self.window.themed.connect(self._use_theme)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from PySide6.QtCore import QEvent, QModelIndex, QObject, QRect, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QObject, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QFrame,
@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 from gpudeck.app.language.texts import tr
 from gpudeck.app.shell.palette_model import PaletteEntry
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import column, label, rule
+from gpudeck.app.widgets.controls import column, delay, label, rule
 from gpudeck.app.widgets.toast import shadow
 
 _WIDTH, _ROW, _TOP, _KIND = 620, 34, 90, 84
@@ -77,10 +77,7 @@ class Palette(QFrame):
                 spacing=theme.XS,
             )
         )
-        self._typing = QTimer(self)
-        self._typing.setSingleShot(True)
-        self._typing.setInterval(_SEARCH_MS)
-        self._typing.timeout.connect(lambda: self.searched.emit(self.box.text()))
+        self._typing = delay(self, _SEARCH_MS, lambda: self.searched.emit(self.box.text()))
         window.installEventFilter(self)
         self.hide()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -140,11 +140,6 @@ class Rail(QWidget):
         painter, t = QPainter(self), theme.tokens()
         painter.fillRect(self.rect(), QColor(t.surface))
         painter.fillRect(QRectF(self.width() - 1, 0, 1, self.height()), QColor(t.line))
-
-    def changeEvent(self, event: QEvent) -> None:
-        if event.type() == QEvent.Type.PaletteChange:
-            self.update()
-        super().changeEvent(event)
 
     def _clicked(self, made: QAbstractButton) -> None:
         if isinstance(made, RailButton):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
-from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import (
     QCloseEvent,
     QHideEvent,
@@ -33,7 +33,14 @@ from gpudeck.app.strip.strip import Strip
 from gpudeck.app.strip.summary import unacknowledged
 from gpudeck.app.strip.tile_model import tiles
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import REACHES_EDGE, EdgeScrollArea, PageStack, Stretch, column
+from gpudeck.app.widgets.controls import (
+    REACHES_EDGE,
+    EdgeScrollArea,
+    PageStack,
+    Stretch,
+    column,
+    delay,
+)
 from gpudeck.app.widgets.toast import ToastStack
 from gpudeck.scheduler.protocol.settings import Settings as SchedulerSettings
 from gpudeck.scheduler.protocol.snapshot import Columns, Snapshot
@@ -113,10 +120,7 @@ class MainWindow(QWidget):
         self.banner = Banner()
         self._theme, self.shown = "", "dashboard"
         self._dirty = self._visible = False
-        self.pace = QTimer(self)
-        self.pace.setSingleShot(True)
-        self.pace.setInterval(_REPAINT_MS)
-        self.pace.timeout.connect(self._catch_up)
+        self.pace = delay(self, _REPAINT_MS, self._catch_up)
         self._lay_out()
         self.rail.chosen.connect(self.show_page)
         self.strip.opened.connect(self.show_device)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from textwrap import fill
 
-from PySide6.QtCore import QEvent, QObject, QRectF, QSize, Qt, SignalInstance
+from PySide6.QtCore import QEvent, QObject, QRectF, QSize, Qt, QTimer, SignalInstance
 from PySide6.QtGui import QColor, QHelpEvent, QKeySequence, QPainter, QPaintEvent, QPen, QShortcut
 from PySide6.QtWidgets import (
     QBoxLayout,
@@ -370,6 +370,15 @@ class EdgeScrollArea(QScrollArea):
     def _leave_room(self, *, bar: bool) -> None:
         width = self.verticalScrollBar().sizeHint().width() if bar else 0
         self.setViewportMargins(0, 0, max(self._margin - width, 0), 0)
+
+
+def delay(parent: QObject, milliseconds: int, slot: Callable[[], object]) -> QTimer:
+    """Return a timer that calls `slot` once, some time after it was started last."""
+    timer = QTimer(parent)
+    timer.setSingleShot(True)
+    timer.setInterval(milliseconds)
+    timer.timeout.connect(slot)
+    return timer
 
 
 def add_shortcuts(page: QWidget, slots: Mapping[str, Callable[..., object]]) -> None:

@@ -104,11 +104,6 @@ class MarkChart(QWidget):
         index = self.mark_at(point)
         return "" if index is None else self.marks()[index].tooltip
 
-    def changeEvent(self, event: QEvent) -> None:
-        if event.type() == QEvent.Type.PaletteChange:
-            self.update()
-        super().changeEvent(event)
-
     def mark_at(self, point: QPointF) -> int | None:
         """Return the index of the smallest mark at a point, since marks may overlap."""
         found = [

@@ -117,8 +117,3 @@ class PartsBar(QWidget):
             QToolTip.showText(event.globalPos(), "\n".join(self._texts()), self)
             return True
         return super().event(event)
-
-    def changeEvent(self, event: QEvent) -> None:
-        if event.type() == QEvent.Type.PaletteChange:
-            self.update()
-        super().changeEvent(event)

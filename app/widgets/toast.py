@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, QObject, QTimer, QUrl, Signal
+from PySide6.QtCore import QEvent, QObject, QUrl, Signal
 from PySide6.QtGui import QColor, QDesktopServices, QEnterEvent
 from PySide6.QtWidgets import QFrame, QGraphicsDropShadowEffect, QPushButton, QWidget
 
 from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import Stretch, button, column, label, row
+from gpudeck.app.widgets.controls import Stretch, button, column, delay, label, row
 
 _WIDEST = 420
 _MOST = 3
@@ -47,10 +47,7 @@ class Toast(QFrame):
             )
         )
         self.setGraphicsEffect(shadow(self))
-        self.timer = QTimer(self)
-        self.timer.setSingleShot(True)
-        self.timer.setInterval(round(1000 * seconds))
-        self.timer.timeout.connect(self.dismiss)
+        self.timer = delay(self, round(1000 * seconds), self.dismiss)
         self.timer.start()
 
     def dismiss(self) -> None:

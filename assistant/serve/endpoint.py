@@ -49,15 +49,12 @@ class Run(AbstractAsyncContextManager["Run"], Protocol):
 
     async def first_text(self, patience_s: float) -> str:
         """Return the first piece of text."""
-        ...
 
     async def next_event(self) -> Event | None:
         """Return the next event; None at the end."""
-        ...
 
     async def result(self) -> Completion:
         """Return how the answer ended."""
-        ...
 
 
 class Answerer(Protocol):
@@ -67,11 +64,9 @@ class Answerer(Protocol):
 
     async def names(self) -> list[str]:
         """Return the names of the models."""
-        ...
 
     def run(self, body: bytes, device: DeviceChoice, *, chat: bool) -> Run:
         """Parse a request and return its run. Raises RequestRefused."""
-        ...
 
 
 class OpenAIEndpoint:

@@ -18,12 +18,10 @@ class Place(Protocol):
     @property
     def text(self) -> str:
         """Return everything written up to here."""
-        ...
 
     @property
     def ended(self) -> bool:
         """Return True if the model ended the text here."""
-        ...
 
 
 P = TypeVar("P", bound=Place)
@@ -36,7 +34,6 @@ class Author(Protocol[P]):
 
     def begin(self, system: str, user: str) -> P:
         """Process the prompt, and return the place before the first word. Raises Cancelled."""
-        ...
 
     def write(self, after: P, seed: int) -> Iterator[P]:
         """Continue the text after a place, piece by piece, until it ends or the caller stops.
@@ -49,7 +46,6 @@ class Author(Protocol[P]):
             Cancelled: The request was cancelled.
             ValueError: The model's output is not finite.
         """
-        ...
 
     def preference(self, after: P, question: str, answers: tuple[str, str]) -> float | None:
         """Ask the model about the text so far, and return which answer it prefers.
@@ -57,4 +53,3 @@ class Author(Protocol[P]):
         1 is the first answer, -1 the second. The text continues as if nobody had asked. None means
         that the model is too small to judge itself.
         """
-        ...
