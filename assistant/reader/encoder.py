@@ -18,14 +18,16 @@ import numpy.typing as npt
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-from gpudeck.assistant.reader.quantized import unpack
-
 Array = npt.NDArray[np.float32]
 HEADS = 12
 LONGEST = 256
 """The most pieces of a text; the rest is left out."""
 _TOGETHER = 32
 """Texts of the same length that are encoded at once."""
+BLOCK = 32
+"""Weights in four bits that share a scale in half precision."""
+_BYTES = 18
+"""Of such a block."""
 _EPS = 1e-12
 
 
@@ -132,6 +134,15 @@ def mean_of(states: Array) -> Array:
     mean: Array = states.mean(axis=0)
     mean /= max(float(np.linalg.norm(mean)), _EPS)
     return mean
+
+
+def unpack(blocks: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    """Return rows of weights: [N, C / 32 * 18] bytes -> [N, C]."""
+    parts = blocks.reshape(len(blocks), -1, _BYTES)
+    scales = parts[..., :2].copy().view(np.float16).astype(np.float32)
+    packed = parts[..., 2:]
+    both = np.concatenate((packed & 15, packed >> 4), axis=-1).astype(np.float32) - 8
+    return (both * scales).reshape(len(blocks), -1)
 
 
 def _unpacked(

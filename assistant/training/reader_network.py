@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gpudeck.assistant.reader.encoder import BLOCK, unpack
 from gpudeck.assistant.reader.labels import PAGES, SPANS, heads, marks
-from gpudeck.assistant.reader.quantized import BLOCK, unpack
 from gpudeck.language.languages import LANGUAGES
 
 HEADS, MARKS = heads(), marks()
@@ -22,7 +22,7 @@ CLASSIFIERS = ("head", "second", "mark", "page", "language")
 
 
 def rounded(weight: Tensor) -> Tensor:
-    """Return weights as they ship, in four bits (`quantized.pack`).
+    """Return weights as they ship, in four bits (`export.pack`).
 
     Gradients pass as if nothing were rounded, so that training finds weights that bear it.
     """

@@ -14,11 +14,12 @@ from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.understand import ELSEWHERE, Understood, understand
 from gpudeck.assistant.intents.values import Unread
 from gpudeck.assistant.query.request import Order, Query, Request
+from gpudeck.assistant.reader.encoder import unpack
 from gpudeck.assistant.reader.labels import described, heads, marks, spans_of
-from gpudeck.assistant.reader.quantized import pack, unpack
 from gpudeck.assistant.reader.reading import Reading, shipped_reader
 from gpudeck.assistant.tools.help_texts import declined
 from gpudeck.assistant.tools.quotes import answering
+from gpudeck.assistant.training.export import pack
 from gpudeck.language.words import words
 
 NOW = datetime(2026, 11, 25, 9, 30).timestamp()
