@@ -25,14 +25,10 @@ class GroupCard(QWidget):
         super().__init__()
         self.table = FactTable(title)
         self.more = button("", self._toggle, kind="quiet")
-        inner = column(
-            label(title, strong=True),
-            self.table,
-            self.more,
-            spacing=theme.XS,
-            margins=(theme.M, theme.S, theme.M, theme.S),
-        )
-        self.setLayout(column(card(inner)))
+        inner = column(label(title, strong=True), self.table, self.more, spacing=theme.XS)
+        outer = column(card(inner))
+        inner.setContentsMargins(theme.M, theme.S, theme.M, theme.S)
+        self.setLayout(outer)
 
     def show_group(self, group: FactGroup, unfolded: bool) -> None:
         """Show these facts."""
