@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QSize, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from gpudeck.app.dashboard.line_key import LineKey
 from gpudeck.app.dashboard.time_axis import TimeAxis
 from gpudeck.app.dashboard.timeline import JobSpan
 from gpudeck.app.format.values import clock
@@ -25,6 +24,29 @@ SPANS = {
     tr_noop("30 d"): 2592000.0,
 }
 """Seconds of each button."""
+
+
+_WIDTH, _LINE = 16, 2
+
+
+class LineKey(QWidget):
+    """Paint a short line; hidden while it has no colour."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.color = ""
+        self.setFixedWidth(theme.px(_WIDTH))
+
+    def show_color(self, color: str) -> None:
+        """Paint the line in this colour; hide it if that is empty."""
+        self.setVisible(bool(color))
+        if color != self.color:
+            self.color = color
+            self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        middle = (self.height() - _LINE) // 2
+        QPainter(self).fillRect(0, middle, self.width(), _LINE, QColor(self.color))
 
 
 class TimeBar(QWidget):

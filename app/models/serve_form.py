@@ -11,14 +11,34 @@ from PySide6.QtWidgets import QGridLayout, QWidget
 
 from gpudeck.accel.serving.memory import CacheFormat, Footprint, Weights
 from gpudeck.app.language.texts import tr, tr_whole
-from gpudeck.app.models.fit import CACHE, CPU, JOB, PLACES, TOKENS, WEIGHTS, fit
-from gpudeck.app.models.fit_bar import FitBar
+from gpudeck.app.models.fit import CACHE, CPU, JOB, PLACES, TOKENS, WEIGHTS, Fit, fit
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import Stretch, button, choice_box, column, label, row
+from gpudeck.app.widgets.controls import Stretch, button, choice_box, column, label, row, set_text
 from gpudeck.app.widgets.fold_row import FoldRow
+from gpudeck.app.widgets.parts_bar import BarPart, PartsBar
 from gpudeck.assistant.inference.engine_protocol import Options
 from gpudeck.assistant.serve.control_messages import Held
 from gpudeck.scheduler.protocol.snapshot import Snapshot
+
+_COLORS = ("accent", "muted", "succeeded", "line")
+
+
+class FitBar(QWidget):
+    """Show a line of text over a bar of weights, work and cache."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = label(size="small", meaning="muted", wrap=True)
+        self.bar = PartsBar(tr("Memory of the model"))
+        self.setLayout(column(self.text, self.bar, spacing=theme.XS))
+
+    def show_fit(self, fit: Fit) -> None:
+        """Show how the model fits, or why it does not."""
+        set_text(self.text, fit.text)
+        theme.mark(self.text, "meaning", "muted" if fit.room else "hot")
+        self.bar.setVisible(fit.room is not None)
+        parts = zip(fit.parts, _COLORS, strict=False)
+        self.bar.show_parts([BarPart(name, size, color) for (name, size), color in parts])
 
 
 class ServeForm(QWidget):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtWidgets import QFrame
 
 from gpudeck.app.format.values import device_label, memory
 from gpudeck.app.language.texts import tr
 from gpudeck.app.processes.device_bars import DeviceBars, DeviceUse
-from gpudeck.app.processes.grouping import memory_parts, process_lines
-from gpudeck.app.processes.memory_bar import MOST, MemoryBar
+from gpudeck.app.processes.grouping import OTHERS, Part, memory_parts, process_lines
 from gpudeck.app.processes.process_rows import MEMORY, ProcessRow, percent
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import (
@@ -20,7 +21,34 @@ from gpudeck.app.widgets.controls import (
     set_text,
     show_if_any,
 )
+from gpudeck.app.widgets.parts_bar import BarPart, PartsBar
 from gpudeck.scheduler.protocol.snapshot import Snapshot
+
+MOST = 5
+"""The most parts that are named; the others are one part."""
+_LEAST_HIDDEN = 200
+"""The least of what no listed process uses that is shown: one part of so many in use."""
+
+
+class MemoryBar(PartsBar):
+    """Show a part for each user or group, for what belongs to no listed process, and what is
+    free."""
+
+    def __init__(self) -> None:
+        super().__init__(tr("Memory by owner"))
+        self.hidden = 0.0
+        """Bytes in use that belong to no listed process."""
+
+    def show_owners(self, parts: Sequence[Part], used: float, total: float) -> None:
+        """Show these parts of a memory of `total` bytes, of which `used` are in use."""
+        rest = used - sum(part.size for part in parts)
+        self.hidden = rest if rest > used / _LEAST_HIDDEN else 0.0
+        unlisted, others = tr("not listed"), tr(OTHERS)
+        shown = [*parts, *((Part(unlisted, self.hidden),) if self.hidden else ())]
+        grey = (others, unlisted)
+        taken = [BarPart(p.name, p.size, "muted" if p.name in grey else "") for p in shown]
+        free = [BarPart(tr("free"), total - used, "line")] if total > used else []
+        self.show_parts([*taken, *free])
 
 
 class MemoryUse(QFrame):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.facts.fact import Fact, FactBuilder
 from gpudeck.language.numbers import duration
+from gpudeck.language.rendering import render
 from gpudeck.language.text import Message, Number, Text, phrase
 from gpudeck.scheduler.protocol.busy_causes import JobWaits, QuietHours, Settling, left_of
 from gpudeck.scheduler.protocol.devices import NA, Device
@@ -64,8 +65,8 @@ def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_
     reading, add = state.reading, _identity(state, now)
     read_from = add.source
     if isinstance(state.use, Idle):
-        add.value("use", "use", IDLE, "", f"idle for {duration(now - state.use.since)}")
-        add.keep(phrase("idle for {span}", span=duration(now - state.use.since)))
+        idle = phrase("idle for {span}", span=duration(now - state.use.since))
+        add.value("use", "use", IDLE, "", render(idle), idle)
     else:
         add.text("use", "use", _use(state.use))
     if state.holders:
@@ -121,7 +122,7 @@ def history_facts(
         values = [v for v in column if v is not None and math.isfinite(v)]
         high, low = (
             [v for v in of.get(field, ()) if v is not None and math.isfinite(v)]
-            for of in _bounds(history)
+            for of in ((history.high, history.low) if history else ({}, {}))
         )
         found = (
             {
@@ -174,13 +175,6 @@ def _state_error(add: FactBuilder, read_from: Message, error: float | None) -> N
 
 
 _WHATS = (("mean", "mean"), ("max", "highest"), ("min", "lowest"))
-
-
-def _bounds(
-    history: Columns | None,
-) -> tuple[Mapping[str, Sequence[float | None]], Mapping[str, Sequence[float | None]]]:
-    """Return the highest and the lowest readings of rows that stand for several readings."""
-    return (history.high, history.low) if history else ({}, {})
 
 
 def _title(field: str) -> str:

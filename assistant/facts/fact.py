@@ -50,9 +50,15 @@ class FactBuilder:
         self._subject, self._title, self._time = subject, title, time
 
     def value(
-        self, name: str, title: str, value: float | int | str | None, unit: str, said: str
+        self,
+        name: str,
+        title: str,
+        value: float | int | str | None,
+        unit: str,
+        said: str,
+        worded: Message | None = None,
     ) -> None:
-        """Add a value with its text; the whole fact reads `TITLE: SAID`."""
+        """Add a value with its text, and with `worded`; the whole fact reads `TITLE: SAID`."""
         text = f"{self._title} {title}: {said}".strip()
         self.facts.append(
             Fact(
@@ -64,14 +70,15 @@ class FactBuilder:
                 self._time,
                 text[0].upper() + text[1:],
                 self.error,
+                worded,
             )
         )
 
     def text(self, name: str, title: str, words: Message) -> None:
         """Add words, perhaps foreign ones."""
         shown = render(words)
-        self.value(name, title, phrases.plain(shown), "", phrases.escaped(shown))
-        self.keep(words)
+        worded = None if isinstance(words, str) else words
+        self.value(name, title, phrases.plain(shown), "", phrases.escaped(shown), worded)
 
     def number(self, name: str, title: str, value: float, unit: str, otherwise: Text) -> None:
         """Add a quantity in its unit; if it is not finite, add that it is absent, and why:
@@ -84,13 +91,7 @@ class FactBuilder:
 
     def absent(self, name: str, title: str, reason: Message) -> None:
         """Add that there is no value, and why."""
-        self.value(name, title, None, "", f"N/A ({phrases.escaped(render(reason))})")
-        self.facts[-1] = msgspec.structs.replace(self.facts[-1], worded=reason)
-
-    def keep(self, words: Message) -> None:
-        """Keep the value that the last fact words, for other languages."""
-        if not isinstance(words, str):
-            self.facts[-1] = msgspec.structs.replace(self.facts[-1], worded=words)
+        self.value(name, title, None, "", f"N/A ({phrases.escaped(render(reason))})", reason)
 
 
 def named(facts: Iterable[Fact]) -> dict[str, Fact]:

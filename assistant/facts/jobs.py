@@ -139,8 +139,7 @@ def _result(add: FactBuilder, data: bytes) -> None:
     _measured(add, result)
     for i, check in enumerate(result.checks):
         text = _checked(check)
-        add.value(f"check{i}", "check", check.error, "", phrases.escaped(render(text)))
-        add.keep(text)
+        add.value(f"check{i}", "check", check.error, "", phrases.escaped(render(text)), text)
     if result.versions:
         add.text(
             "versions",
@@ -179,8 +178,6 @@ def _measured(add: FactBuilder, result: results.Result) -> None:
     numbers = [
         ("median", "median of one call", timing.median, "ms"),
         ("p95", "P95 of one call", timing.p95, "ms"),
-    ]
-    numbers += [
         ("p99", "P99 of one call", timing.p99, "ms"),
         ("calls", "calls measured", timing.count, ""),
     ]

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from gpudeck.app.cli.connection import wait_for_reading
 from gpudeck.app.cli.output import print_error, print_json, print_line
 from gpudeck.app.cli.queue.wait import follow
-from gpudeck.app.format.calibration import describe_calibration
 from gpudeck.app.format.values import device_label
 from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.client import Client
@@ -85,3 +84,15 @@ def _print(args: Namespace, found: Sequence[ClockCalibration], labels: dict[str,
     if not found:
         print_line("No GPU is calibrated. To measure: gpudeck calibrate")
     return 0
+
+
+def describe_calibration(found: ClockCalibration, label: str) -> str:
+    """Return one line: the correction and the error of idle and of busy tensor cores."""
+    calm, busy = found.knots[0], found.knots[-1]
+    most = max(knot.error for knot in found.knots)
+    made = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.made))
+    return (
+        f"{label}: while the tensor cores work the clock is {busy.ratio:.3f} of NVML's "
+        f"(±{busy.error:.0f} %), otherwise {calm.ratio:.3f} (±{calm.error:.0f} %); at most "
+        f"±{most:.0f} % with pauses. Measured {made}, VBIOS {found.vbios}, driver {found.driver}"
+    )

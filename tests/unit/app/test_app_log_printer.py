@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudeck.app.cli.queue.log_printer import LogPrinter
+from gpudeck.app.cli.queue.logs import LogPrinter
 
 PROGRESS = b'{"gpudeck": "progress", "done": 1, "total": 2}\n'
 LINES = st.sampled_from(

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from gpudeck.assistant.housekeeping import find_debris
 from gpudeck.assistant.housekeeping.findings import Finding, ScanMonitor
-from gpudeck.assistant.housekeeping.scanning import find_debris
 from gpudeck.assistant.housekeeping.scope import Cache, Scope
 from gpudeck.scheduler.protocol.errors import NotFound
 from gpudeck.scheduler.protocol.jobs import Job

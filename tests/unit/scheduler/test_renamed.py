@@ -10,7 +10,7 @@ import pytest
 
 from gpudeck.scheduler.protocol.jobs import Cancelled, Queued, Spec
 from gpudeck.scheduler.store import Store
-from gpudeck.scheduler.store.renamed import renamed
+from gpudeck.scheduler.store.migrate import renamed
 
 OURS = [
     ("python -P -m {}accel.workloads.gemm --size=8", ""),
