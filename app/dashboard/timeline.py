@@ -55,7 +55,6 @@ class BookingSpan:
     """A stretch of time for which a device is reserved. Times are seconds since the epoch."""
 
     device: str
-    label: str
     tooltip: str
     start: float
     end: float
@@ -68,7 +67,6 @@ def booking_spans(
     return tuple(
         BookingSpan(
             device,
-            tr_text(booking.holder),
             tr(
                 "Booking {n} for {holder}\n{begin} to {end}",
                 n=number,

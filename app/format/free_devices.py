@@ -28,7 +28,6 @@ class FreeDevices:
 
     free: tuple[str, ...]
     """The ids of the free devices."""
-    total: int
     headline: str
     """Such as "3 of 8 free: 5, 6, 7"."""
     next: str
@@ -63,7 +62,6 @@ def free_devices(snapshot: Snapshot) -> FreeDevices:
         headline = tr("{n} of {total} free", **counts)
     return FreeDevices(
         tuple(state.device.id for state in free),
-        len(states),
         headline,
         _next(snapshot, [state for state in states if state not in free]),
         _suspended(snapshot),

@@ -97,13 +97,11 @@ class JobRow:
 
 @dataclass(frozen=True)
 class JobFacts:
-    id: int
     title: str
     state: str
     """English, as in JobRow."""
     meaning: Meaning
     facts: tuple[tuple[str, str], ...]
-    active: bool
     share: float | None
     doing: str
 
@@ -179,12 +177,10 @@ def details(job: Job, snapshot: Snapshot) -> JobFacts:
     elif job.spec.params:
         facts.append((tr("Parameters"), ", ".join(f"{k} {v}" for k, v in job.spec.params.items())))
     return JobFacts(
-        job.id,
         tr("Job {job} · {name}", job=job.id, name=job.spec.name),
         r.state,
         r.meaning,
         tuple(facts),
-        job.active,
         r.share,
         r.doing,
     )

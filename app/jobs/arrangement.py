@@ -57,10 +57,6 @@ class Arrangement:
         """The ended jobs in the user's order, and what they were sorted for."""
         self._ended: tuple[object, list[int], dict[FoldKey, list[int]]] = (None, [], {})
 
-    def fold(self, number: int) -> FoldKey | None:
-        """Return the array or group of a row, by the row's number."""
-        return self._keys.get(number)
-
     def toggle(self, number: int) -> None:
         """Unfold an array or a group, or fold it."""
         if (key := self._keys.get(number)) is not None:

@@ -50,7 +50,7 @@ class Header(QWidget):
         self.picker.hide()
         self._box.addWidget(self.picker)
         self.replay.hide()
-        self._found = FreeDevices((), 0, "", "")
+        self._found = FreeDevices((), "", "")
         self._fit_title()
 
     def show_title(self, text: str) -> None:

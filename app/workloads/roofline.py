@@ -37,7 +37,6 @@ class Roofline:
     """The points and both ceilings."""
 
     points: tuple[RooflinePoint, ...]
-    contenders: tuple[str, ...]
     peak: float
     """TFLOP/s; 0 if it is not known."""
     bandwidth: float
@@ -102,7 +101,6 @@ def roofline(result: Result, others: Iterable[Result], contender: str, direction
     knee = [peak * 1e12 / bandwidth] if peak and bandwidth else []
     return Roofline(
         points,
-        tuple(dict.fromkeys(p.contender for p in points)),
         peak,
         bandwidth,
         _labelled(source, peak, "TFLOP/s"),

@@ -25,7 +25,7 @@ class RooflineView(MarkChart):
 
     def __init__(self) -> None:
         super().__init__(tr("Roofline"))
-        self.roofline = Roofline((), (), 0.0, 0.0, "", "", (), (), (1.0, 1000.0), (1.0, 1000.0))
+        self.roofline = Roofline((), 0.0, 0.0, "", "", (), (), (1.0, 1000.0), (1.0, 1000.0))
         self.order: tuple[str, ...] = ()
         """All contenders; their places give their colours."""
         self._top = 0.0

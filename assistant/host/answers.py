@@ -160,7 +160,6 @@ def _answer_request(ask: Ask, context: AnswerContext) -> Answer:
     said = words(understood.language)
     tools = ToolContext(
         context.daemon,
-        ask.text,
         ask.folder or str(Path.home()),
         lambda path: channel.emit_waiting(phrase("searching {path}", path=path)),
         channel.stop.is_set,

@@ -27,8 +27,6 @@ class ToolContext(NamedTuple):
     """Hold what a tool may use besides its query or order."""
 
     daemon: Client
-    question: str = ""
-    """The request as the person typed it, for tools that search for its words."""
     folder: str = "/"
     """The working folder of a job that is submitted."""
     progress: Callable[[str], None] = lambda text: None

@@ -15,7 +15,7 @@ from gpudeck.scheduler import verbs
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.jobs import Spec
 from gpudeck.scheduler.protocol.setting_problems import range_problem
-from gpudeck.scheduler.protocol.turns import Work, finish, parts
+from gpudeck.scheduler.protocol.turns import Work, parts
 from gpudeck.scheduler.verbs.request import Request
 from gpudeck.scheduler.verbs.submit import RawSubmission, SubmitMany
 
@@ -43,11 +43,6 @@ def _decoder() -> msgspec.json.Decoder[Any]:
         import_module(module.name)
     kinds = {kind for kind in Request.__subclasses__() if kind is not SubmitMany}
     return msgspec.json.Decoder(reduce(or_, kinds, RawSubmission))
-
-
-def decode_request(line: bytes) -> Request[Any]:
-    """Decode a request at once; see `decoding`."""
-    return finish(decoding(line))
 
 
 def decoding(line: bytes) -> Work[Request[Any]]:

@@ -36,10 +36,11 @@ from gpudeck.scheduler.protocol.errors import (
 from gpudeck.scheduler.protocol.job_options import make_spec
 from gpudeck.scheduler.protocol.jobs import Queued, Spec
 from gpudeck.scheduler.protocol.submissions import indexed
+from gpudeck.scheduler.protocol.turns import finish
 from gpudeck.scheduler.store import Store
 from gpudeck.scheduler.store import store as store_module
 from gpudeck.scheduler.store.repair import rebuild
-from gpudeck.scheduler.verbs.registry import decode_request
+from gpudeck.scheduler.verbs.registry import decoding
 from gpudeck.scheduler.verbs.submit import Submit
 from tests.integration.deck import daemon_pid, kill_daemon, ready
 from tests.integration.shell import Shell
@@ -405,7 +406,7 @@ def test_a_refused_submission_leaves_its_token_free(cpu_home: Path) -> None:
 
 def test_a_request_of_an_older_client_has_no_token_and_is_carried_out(cpu_home: Path) -> None:
     line = b'{"type":"submit","spec":{"argv":["true"],"name":"x","cwd":"/"}}'
-    one, other = decode_request(line), decode_request(line)
+    one, other = finish(decoding(line)), finish(decoding(line))
     assert isinstance(one, Submit) and isinstance(other, Submit)
     assert one.token != other.token
 

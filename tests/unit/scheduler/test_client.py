@@ -15,8 +15,9 @@ from gpudeck.scheduler.protocol import paths, wire
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import make_spec
 from gpudeck.scheduler.protocol.jobs import Changes, Done, Job, Spec
+from gpudeck.scheduler.protocol.turns import finish
 from gpudeck.scheduler.verbs.change import Cancel, Edit
-from gpudeck.scheduler.verbs.registry import decode_request
+from gpudeck.scheduler.verbs.registry import decoding
 from gpudeck.scheduler.verbs.request import encode_reply, encode_request
 from gpudeck.scheduler.verbs.submit import Foresee, Submit, SubmitMany
 
@@ -86,7 +87,7 @@ def test_a_request_with_an_unknown_field_is_refused(
             r"^this daemon does not know the request: .*\. Client and daemon may differ in version"
         ),
     ):
-        decode_request(request_of_another_version)
+        finish(decoding(request_of_another_version))
 
 
 def test_encoded_requests_are_decoded_unchanged() -> None:
@@ -100,7 +101,7 @@ def test_encoded_requests_are_decoded_unchanged() -> None:
         Edit(1, Changes(hold=True)),
         Cancel(1),
     ):
-        assert decode_request(encode_request(request)) == request
+        assert finish(decoding(encode_request(request))) == request
 
 
 def test_a_request_that_is_too_large_is_refused_and_the_connection_lives(

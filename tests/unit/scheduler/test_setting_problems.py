@@ -7,7 +7,8 @@ import pytest
 from gpudeck.scheduler.protocol import paths, settings
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import Settings, changed
-from gpudeck.scheduler.verbs.registry import decode_request
+from gpudeck.scheduler.protocol.turns import finish
+from gpudeck.scheduler.verbs.registry import decoding
 
 
 @pytest.mark.parametrize(
@@ -45,4 +46,4 @@ def test_so_does_a_file_that_was_edited_by_hand(tmp_path, monkeypatch):
 def test_a_number_of_a_request_that_is_out_of_range_is_named_with_its_limit() -> None:
     request = b'{"type":"set_limits","user":"ann","limits":{"gpus":10001}}'
     with pytest.raises(UserError, match=r"^gpus must be at most 10000$"):
-        decode_request(request)
+        finish(decoding(request))

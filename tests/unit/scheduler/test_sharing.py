@@ -22,12 +22,13 @@ from gpudeck.scheduler.protocol.jobs import (
 )
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.protocol.turns import finish
 from gpudeck.scheduler.verbs.change import Cancel, CancelMany, Edit, Restore
 from gpudeck.scheduler.verbs.control import Configure, Lease, Stop
 from gpudeck.scheduler.verbs.groups import Pause
 from gpudeck.scheduler.verbs.hosts import SetHost
 from gpudeck.scheduler.verbs.logs import ReadLog
-from gpudeck.scheduler.verbs.registry import decode_request
+from gpudeck.scheduler.verbs.registry import decoding
 from gpudeck.scheduler.verbs.request import Request
 from gpudeck.scheduler.verbs.submit import Submit, SubmitMany
 from gpudeck.scheduler.verbs.suspension import ResumeJob, SuspendJob
@@ -61,7 +62,7 @@ def who(request: Request) -> set[int]:
 
 def test_every_request_is_decided_and_a_new_one_is_roots():
     with pytest.raises(UserError):
-        decode_request(b"{}")  # imports all of them
+        finish(decoding(b"{}"))  # imports all of them
     of_root = {each for each in Request.__subclasses__() if each.permission == "root"}
     assert of_root == {Lease, Stop, SetHost, Configure}, "decide who may make a new request"
     for request in (Stop(), Lease(), SetHost("x", None)):
