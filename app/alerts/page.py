@@ -133,10 +133,7 @@ class AlertsPage(QWidget):
         above = FoldRow(search, buttons, (1, 0))
         self._frame, self._stack = list_card(self.table, self.empty)
         self._frame.setMinimumHeight(height_of_rows(self.table, _LEAST_ROWS) + 2 * theme.XS + 2)
-        self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
-        self._body.setSpacing(theme.S)
-        self._body.addWidget(self._frame, 1)
-        self._body.addWidget(self.rules)
+        self._body = column(Stretch(self._frame), self.rules)
         self.setLayout(column(above, Stretch(self._body), spacing=theme.S))
         self.setFocusProxy(self.table)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
-from PySide6.QtWidgets import QGridLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.alerts.threshold_charts import CHARTED, SPAN, active_spans, threshold_contents
 from gpudeck.app.charts.threshold_chart import ThresholdChart
@@ -17,7 +17,7 @@ from gpudeck.app.settings.form import SETTINGS, text_of
 from gpudeck.app.settings.setting_row import SettingRow
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import Stretch, button, card, column, label, row
+from gpudeck.app.widgets.controls import Stretch, button, card, column, grid_layout, label, row
 from gpudeck.scheduler.protocol.snapshot import Alert
 from gpudeck.scheduler.verbs.control import Configure
 
@@ -70,9 +70,7 @@ class RulesPanel(QWidget):
         ]
         self._bar = QWidget()
         self._bar.setLayout(row(*self.tabs, Stretch(), spacing=theme.XS))
-        self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(0, 0, 0, 0)
-        self._grid.setSpacing(theme.M)
+        self._grid = grid_layout(self, theme.M, theme.M)
         self._grid.addWidget(self._bar, 0, 0, 1, 2)
         self._form: Form | None = None
         self._tab = 0

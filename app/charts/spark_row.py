@@ -10,13 +10,14 @@ import math
 import numpy as np
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.charts.chart_model import LIMITS, scale, title
 from gpudeck.app.charts.history import History
 from gpudeck.app.charts.spark_card import HEIGHT, WIDTH, SparkCard
 from gpudeck.app.format.values import format_field
 from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import grid_layout
 from gpudeck.scheduler.protocol.fields import HEADLINE
 from gpudeck.scheduler.protocol.snapshot import DeviceState
 
@@ -35,9 +36,7 @@ class SparkRow(QWidget):
         self._room, self._most = 0, len(HEADLINE)
         self._placed: list[SparkCard] = []
         self._lines = 1
-        self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(0, 0, 0, 0)
-        self._grid.setSpacing(theme.S)
+        self._grid = grid_layout(self)
         for card in self.cards.values():
             self._grid.addWidget(card)
 

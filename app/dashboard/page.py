@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.charts.chart_card import ChartCard
 from gpudeck.app.charts.chart_model import ChartModel, chart_models, scale, title
@@ -58,6 +58,7 @@ from gpudeck.app.widgets.controls import (
     card,
     column,
     elided,
+    grid_layout,
     label,
     row,
     set_tooltip,
@@ -170,9 +171,7 @@ class DashboardPage(QWidget):
         }
 
     def _lay_out(self) -> None:
-        grid = self._grid = QGridLayout(self)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setSpacing(theme.S)
+        grid = self._grid = grid_layout(self)
         grid.addWidget(FoldRow(self.legend, self.bar, (0, 1)), 1, 0, 1, _COLUMNS)
         grid.addWidget(self.day.frame, 0, 0, 1, _COLUMNS)
         grid.addWidget(self.gantt, 2, 0, 1, _COLUMNS)

@@ -21,6 +21,7 @@ from gpudeck.app.widgets.controls import (
     button,
     clear_panel,
     column,
+    grid_layout,
     label,
     row,
     set_tooltip,
@@ -195,9 +196,6 @@ def _beside(*items: QWidget | Stretch) -> QWidget:
 
 def _grid() -> QGridLayout:
     """Return a grid for captions, editors, and the lines below these."""
-    grid = QGridLayout()
-    grid.setContentsMargins(0, 0, 0, 0)
-    grid.setHorizontalSpacing(theme.M)
-    grid.setVerticalSpacing(theme.XS)
+    grid = grid_layout(None, theme.M, theme.XS)
     grid.setColumnStretch(1, 1)
     return grid

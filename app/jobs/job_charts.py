@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from PySide6.QtCore import QEvent, QSize
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.charts.chart_card import ChartCard
 from gpudeck.app.charts.chart_model import ChartModel, CurrentValue, chart_models, scale, title
@@ -21,7 +21,7 @@ from gpudeck.app.format.values import clock, duration
 from gpudeck.app.language.texts import tr, tr_decimal, tr_noop
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import NO_LIMIT, Stretch, column, label, set_text
+from gpudeck.app.widgets.controls import NO_LIMIT, Stretch, column, grid_layout, label, set_text
 from gpudeck.scheduler.protocol.jobs import Job, Queued
 
 SHOWN = (*FIELDS, "temp", "power")
@@ -37,8 +37,7 @@ class JobCharts(QWidget):
         super().__init__()
         self.cards = {field: ChartCard(title(field)) for field in SHOWN}
         self.span = label(size="small", meaning="muted", wrap=True)
-        self._grid = QGridLayout()
-        self._grid.setSpacing(theme.S)
+        self._grid = grid_layout()
         for made in self.cards.values():
             made.frame.setMaximumHeight(theme.px(_HIGHEST))
             self._grid.addWidget(made.frame)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import msgspec
 from PySide6.QtCore import QEvent
-from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
+from PySide6.QtWidgets import QLabel, QWidget
 
 from gpudeck.app.charts.overlay_chart import OverlaidCurve, OverlayChart
 from gpudeck.app.format.values import precise
@@ -18,7 +18,7 @@ from gpudeck.app.link.link import Link
 from gpudeck.app.runs.run_curves import Run, read_run
 from gpudeck.app.runs.run_table import RunRow, overlaid_names, overlaid_rows, sorted_rows
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import Stretch, column, row
+from gpudeck.app.widgets.controls import Stretch, column, grid_layout, row
 from gpudeck.app.widgets.list_table import RowTable, TableColumn, height_of_rows, list_table
 from gpudeck.scheduler.protocol.jobs import Job
 
@@ -89,8 +89,7 @@ class RunOverlay(QWidget):
         """What the table is sorted by, and if the highest comes first."""
         self.charts: dict[str, OverlayChart] = {}
         self.legend = [QLabel() for _ in range(len(theme.tokens().series))]
-        self._grid = QGridLayout()
-        self._grid.setSpacing(theme.S)
+        self._grid = grid_layout()
         self.model = _Table([])
         self.table = list_table(self.model, (), tr_noop("Runs"))
         self.table.horizontalHeader().setSectionsClickable(True)

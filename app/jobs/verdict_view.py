@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QGridLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.language.texts import tr
 from gpudeck.app.runs.verdicts import Verdict
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import label, set_tooltip
+from gpudeck.app.widgets.controls import grid_layout, label, set_tooltip
 from gpudeck.language.numbers import capitalized
 
 _SIDES = (Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag(0))
@@ -25,10 +25,7 @@ class VerdictView(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName(tr("How the job used its devices"))
-        self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(0, 0, 0, 0)
-        self._grid.setHorizontalSpacing(theme.M)
-        self._grid.setVerticalSpacing(2)
+        self._grid = grid_layout(self, theme.M, 2)
         self._grid.setColumnStretch(1, 1)
         self._lines = [
             (label(meaning="muted", size="small"), label(wrap=True)) for _ in range(MOST)

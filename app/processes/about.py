@@ -78,16 +78,10 @@ class ProcessAbout(QFrame):
             Stretch(),
             spacing=theme.S,
         )
-        self._charts = QBoxLayout(QBoxLayout.Direction.LeftToRight)
-        self._charts.setSpacing(theme.S)
-        for chart in (self.memory, self.load):
-            self._charts.addWidget(chart)
-        self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom, self)
-        self._body.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
-        self._body.setSpacing(theme.S)
-        self._body.addLayout(texts, 1)
-        self._body.addLayout(self._charts, 1)
-        self._body.addStretch()
+        self._charts = row(self.memory, self.load)
+        parts = (Stretch(texts), Stretch(self._charts), Stretch())
+        self._body = column(*parts, margins=(theme.L, theme.M, theme.L, theme.M))
+        self.setLayout(self._body)
         self.form: Form | None = None
         self.arrange("below")
 

@@ -115,10 +115,7 @@ class ProcessesPage(QWidget):
         search.setLayout(row(Stretch(self.filter, 9), *choices, Stretch(), spacing=theme.M))
         buttons.setLayout(row(Stretch(), self.end))
         above = FoldRow(search, buttons, (1, 0))
-        self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
-        self._body.setSpacing(theme.S)
-        self._body.addWidget(self.list, 3)
-        self._body.addWidget(self.about, 2)
+        self._body = column(Stretch(self.list, 3), Stretch(self.about, 2))
         self.setLayout(column(above, self.question, self.use, Stretch(self._body)))
         self.setFocusProxy(self.table)
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from PySide6.QtCore import QObject, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLineEdit, QWidget
+from PySide6.QtWidgets import QComboBox, QFileDialog, QLineEdit, QWidget
 
 from gpudeck.app.format.sources import RECORDING, source_name
 from gpudeck.app.language.texts import tr, tr_text
@@ -19,6 +19,7 @@ from gpudeck.app.widgets.controls import (
     ElidedLine,
     Stretch,
     button,
+    grid_layout,
     label,
     row,
     set_tooltip,
@@ -83,10 +84,7 @@ class SettingRow(QWidget):
         self.reset.setSizePolicy(keeps)
         self.reset.hide()
         self._default = self._shown = default
-        grid = QGridLayout(self)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setHorizontalSpacing(theme.M)
-        grid.setVerticalSpacing(2)
+        grid = grid_layout(self, theme.M, 2)
         grid.setColumnStretch(0, 1)
         if brief:
             grid.addWidget(caption, 0, 0, 2, 1, Qt.AlignmentFlag.AlignVCenter)

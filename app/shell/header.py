@@ -16,7 +16,16 @@ from gpudeck.app.strip.strip import Strip
 from gpudeck.app.strip.summary import REPLAY, device_names
 from gpudeck.app.strip.tile_model import Tile
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import Stretch, badge, elided, label, row, set_text, set_tooltip
+from gpudeck.app.widgets.controls import (
+    Stretch,
+    badge,
+    column,
+    elided,
+    label,
+    row,
+    set_text,
+    set_tooltip,
+)
 
 _RECORDED = tr_noop("These are recordings, not live readings")
 
@@ -40,15 +49,11 @@ class Header(QWidget):
         self._head.setLayout(
             row(self.title, self.replay, self.free, Stretch(self.devices), spacing=theme.M)
         )
-        self._box = QBoxLayout(QBoxLayout.Direction.TopToBottom, self)
-        self._box.setContentsMargins(0, 0, 0, 0)
-        self._box.setSpacing(theme.S)
-        self._box.addWidget(self._head)
-        self._box.addWidget(strip, 1)
         self.picker = DevicePicker()
         self.picker.opened.connect(strip.opened)
         self.picker.hide()
-        self._box.addWidget(self.picker)
+        self._box = column(self._head, Stretch(strip), self.picker)
+        self.setLayout(self._box)
         self.replay.hide()
         self._found = FreeDevices((), "", "")
         self._fit_title()

@@ -6,12 +6,21 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_text
 from gpudeck.app.state import State
 from gpudeck.app.widgets import icons, theme
-from gpudeck.app.widgets.controls import NO_LIMIT, Stretch, button, column, label, row, set_text
+from gpudeck.app.widgets.controls import (
+    NO_LIMIT,
+    Stretch,
+    button,
+    column,
+    grid_layout,
+    label,
+    row,
+    set_text,
+)
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.devices import card_name
 
@@ -150,8 +159,7 @@ class Welcome(QWidget):
         self._source = ""
         self.steps: dict[str, QPushButton] = {}
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self._grid = QGridLayout()
-        self._grid.setSpacing(theme.M)
+        self._grid = grid_layout(None, theme.M, theme.M)
         self._across = 0
         for step in STEPS:
             made = self.steps[step.page] = StepCard(step)

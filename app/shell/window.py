@@ -14,7 +14,7 @@ from PySide6.QtGui import (
     QShortcut,
     QShowEvent,
 )
-from PySide6.QtWidgets import QGridLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.charts.series import Floats
 from gpudeck.app.dashboard.page import DashboardPage
@@ -40,6 +40,7 @@ from gpudeck.app.widgets.controls import (
     Stretch,
     column,
     delay,
+    grid_layout,
 )
 from gpudeck.app.widgets.toast import ToastStack
 from gpudeck.scheduler.protocol.settings import Settings as SchedulerSettings
@@ -424,9 +425,7 @@ class MainWindow(QWidget):
         self._area = EdgeScrollArea(self.pages)
         self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
         right = column(above, Stretch(self._area), margins=(theme.M, theme.M, 0, theme.S))
-        layout = QGridLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
+        layout = grid_layout(self, 0, 0)
         layout.addWidget(self.rail, 0, 0, 2, 1)
         layout.addLayout(right, 0, 1)
         layout.addWidget(self.status, 1, 1)

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
     QComboBox,
     QFileDialog,
     QFrame,
+    QGridLayout,
     QHBoxLayout,
     QLabel,
     QLayout,
@@ -290,6 +291,17 @@ def _fill(layout: QBoxLayout, items: Iterable[Item], spacing: int, margins: Marg
             layout.addLayout(stretch.item, stretch.factor)
         else:
             layout.addStretch(stretch.factor)
+
+
+def grid_layout(
+    owner: QWidget | None = None, horizontal: int = theme.S, vertical: int = theme.S
+) -> QGridLayout:
+    """Return an empty grid without margins, which lays out `owner`, or a part of another layout."""
+    layout = QGridLayout() if owner is None else QGridLayout(owner)
+    layout.setContentsMargins(0, 0, 0, 0)
+    layout.setHorizontalSpacing(horizontal)
+    layout.setVerticalSpacing(vertical)
+    return layout
 
 
 def card(layout: QBoxLayout | None = None) -> QFrame:

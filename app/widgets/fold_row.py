@@ -7,6 +7,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QWidget
 
 from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import row
 
 
 class FoldRow(QWidget):
@@ -18,9 +19,8 @@ class FoldRow(QWidget):
         """Share what is left of a row as `stretches` say; without them leave it on both sides."""
         super().__init__()
         self._parts = first, second
-        self._box = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
-        self._box.setContentsMargins(0, 0, 0, 0)
-        self._box.setSpacing(theme.S)
+        self._box = row()
+        self.setLayout(self._box)
         if stretches is None:
             self._box.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         for part, stretch in zip(self._parts, stretches or (0, 0), strict=True):

@@ -9,7 +9,6 @@ from PySide6.QtWidgets import (
     QBoxLayout,
     QCheckBox,
     QComboBox,
-    QGridLayout,
     QLabel,
     QLineEdit,
     QWidget,
@@ -18,7 +17,7 @@ from PySide6.QtWidgets import (
 from gpudeck.accel.workloads.catalog import Param
 from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import ElidedLine, label, set_text, set_tooltip
+from gpudeck.app.widgets.controls import ElidedLine, grid_layout, label, set_text, set_tooltip
 from gpudeck.app.workloads.form import CHOSEN, WorkloadForm, explain
 
 GROUPS = ("Shape", "Precision", "Run")
@@ -85,10 +84,7 @@ class WorkloadFormView(QWidget):
     def _group(self, name: str, params: Iterable[Param]) -> QWidget:
         """Return a titled grid with a line for each parameter."""
         part = QWidget()
-        grid = QGridLayout(part)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setHorizontalSpacing(theme.S)
-        grid.setVerticalSpacing(_BETWEEN)
+        grid = grid_layout(part, vertical=_BETWEEN)
         grid.setColumnStretch(1, 1)
         grid.setColumnMinimumWidth(0, self._caption_width())
         grid.addWidget(label(tr(name), size="small", meaning="muted", strong=True), 0, 0, 1, 2)

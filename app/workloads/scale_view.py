@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
+from PySide6.QtWidgets import QLabel, QWidget
 
 from gpudeck.accel.distributed.scale import KINDS
 from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import choice_box, column, label, row, set_text
+from gpudeck.app.widgets.controls import choice_box, column, grid_layout, label, row, set_text
 from gpudeck.app.workloads.scale import scale_rows
 
 _COLUMNS = (
@@ -34,9 +34,7 @@ class ScaleView(QWidget):
         self.kind = choice_box(tr("Kind of GPU"), list(KINDS))
         self.kind.activated.connect(lambda _: self._show())
         self._values: Mapping[str, str] | None = None
-        self._grid = QGridLayout()
-        self._grid.setHorizontalSpacing(theme.L)
-        self._grid.setVerticalSpacing(theme.XS)
+        self._grid = grid_layout(None, theme.L, theme.XS)
         for at, name in enumerate(_COLUMNS):
             self._grid.addWidget(label(tr(name), size="small", meaning="muted"), 0, at)
             self._grid.setColumnStretch(at, 1)
