@@ -101,7 +101,7 @@ class AssistantPage(QWidget):
         self.view.refresh()
         self.sessions.show_sessions(self._found, self.view.conversation.key)
         self._show_pane()
-        partners = chat_partners(found, used, served)
+        partners = tuple(chat_partners(found, used, served))
         self.view.composer.offer_chat(partners, no_partner_help(found, used))
 
     def minimumSizeHint(self) -> QSize:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gpudeck.app.format.job_rows import meaning, state_word
@@ -292,15 +292,13 @@ def _text(field: str, reading: Reading, value: float | NA, shown: FormattedValue
     return f"{shown.text} ±{error:.0f} %"
 
 
-def _part_groups(parts: Sequence[Part]) -> list[FactGroup]:
+def _part_groups(parts: Sequence[Part]) -> Iterator[FactGroup]:
     """Return one group a kind of part."""
-    groups = []
     for kind, title in _PART_TITLES.items():
         chosen = [part for part in parts if part.kind == kind]
-        facts = _cores(chosen) if kind == "core" else tuple(_part_fact(part) for part in chosen)
+        facts = tuple(_cores(chosen) if kind == "core" else map(_part_fact, chosen))
         if facts:
-            groups.append(FactGroup(tr(title), facts))
-    return groups
+            yield FactGroup(tr(title), facts)
 
 
 def _captioned(field: str, value: object) -> str:
@@ -332,9 +330,8 @@ def _part_fact(part: Part) -> DeviceFact:
     return DeviceFact(name, value, "\n".join(lines), absent=not cells)
 
 
-def _cores(parts: Sequence[Part]) -> tuple[DeviceFact, ...]:
+def _cores(parts: Sequence[Part]) -> Iterator[DeviceFact]:
     """List eight cores a line, as there may be hundreds."""
-    facts = []
     for at in range(0, len(parts), _CORES_A_LINE):
         line = parts[at : at + _CORES_A_LINE]
         tooltip = "\n".join(
@@ -344,5 +341,4 @@ def _cores(parts: Sequence[Part]) -> tuple[DeviceFact, ...]:
         last = at + len(line) - 1
         name = tr("{first} to {last}", first=at, last=last) if last > at else f"{at}"
         values = "  ".join(f"{p.values['util']:.0f}" for p in line)
-        facts.append(DeviceFact(name, values, tooltip))
-    return tuple(facts)
+        yield DeviceFact(name, values, tooltip)

@@ -24,7 +24,7 @@ class GroupCard(QWidget):
     def __init__(self, title: str) -> None:
         super().__init__()
         self.table = FactTable(title)
-        self.more = button("", self._toggle, kind="quiet")
+        self.more = button("", lambda: self.unfolded.emit(not self.table.unfolded), kind="quiet")
         inner = column(label(title, strong=True), self.table, self.more, spacing=theme.XS)
         outer = column(card(inner))
         inner.setContentsMargins(theme.M, theme.S, theme.M, theme.S)
@@ -39,6 +39,3 @@ class GroupCard(QWidget):
         self.table.show_facts(group.facts)
         self.more.setText(tr("Fewer") if unfolded else tr("{n} more…", n=minor))
         self.more.setVisible(worth and self.more.isEnabled())
-
-    def _toggle(self) -> None:
-        self.unfolded.emit(not self.table.unfolded)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -49,18 +50,14 @@ def group_rows(groups: tuple[GroupState, ...]) -> tuple[GroupRow, ...]:
     )
 
 
-def cluster_rows(snapshot: Snapshot) -> tuple[GroupRow, ...]:
+def cluster_rows(snapshot: Snapshot) -> Iterator[GroupRow]:
     """Return a row for each cluster with its health, and how many jobs it has."""
-    rows = []
     for name, cluster in snapshot.settings.clusters.items():
         reason = snapshot.unavailable.get(name)
         health = tr_text(explain(reason, snapshot.time)) if reason else tr("Reachable")
         jobs = sum(job.spec.where == name and job.active for job in snapshot.jobs)
         address = cluster.address or tr("local commands")
-        rows.append(
-            GroupRow(name, (name, address, str(jobs), health), health, "failed" if reason else "")
-        )
-    return tuple(rows)
+        yield GroupRow(name, (name, address, str(jobs), health), health, "failed" if reason else "")
 
 
 def make_cluster(name: str, address: str, token_file: str) -> ClusterSettings:

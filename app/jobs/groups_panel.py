@@ -120,7 +120,7 @@ class GroupsPanel(QWidget):
     def show_snapshot(self, snapshot: Snapshot) -> None:
         """Show the clusters, and read the groups from time to time."""
         self._snapshot = snapshot
-        self.clusters.show_rows(cluster_rows(snapshot))
+        self.clusters.show_rows(tuple(cluster_rows(snapshot)))
         self._cluster_stack.setCurrentIndex(0 if self.clusters.rows else 1)
         if not 0 <= snapshot.time - self._asked_at < _EVERY_S:
             self._asked_at = snapshot.time

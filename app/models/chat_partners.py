@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpudeck.app.format.values import significant
@@ -27,7 +27,7 @@ class ChatPartner(NamedTuple):
 
 def chat_partners(
     models: Sequence[Model], used: str, served: Sequence[Served]
-) -> tuple[ChatPartner, ...]:
+) -> Iterator[ChatPartner]:
     """Return the models that can chat: those that are served, the assistant's, and then others.
 
     Args:
@@ -37,22 +37,20 @@ def chat_partners(
     """
     running = {each.folder: each for each in served if each.phase != "failed"}
     unknowing = tr(_UNKNOWING)
-    found = []
     for each in running.values():
         talk = tr("Talk to {name}, which is served.", name=each.name)
-        found.append(ChatPartner(each.name, each.folder, f"{talk} {unknowing}"))
+        yield ChatPartner(each.name, each.folder, f"{talk} {unknowing}")
     own = next((model for model in models if is_used(model, used)), None)
     if own is not None and not own.problem and own.large:
         talk = tr("Talk to {name} itself.", name=own.name)
-        found.append(ChatPartner(own.name, "", f"{talk} {unknowing}"))
+        yield ChatPartner(own.name, "", f"{talk} {unknowing}")
     for model in models:
         if model.chats and not model.problem and model.path not in running:
             talk = tr(
                 "Talk to {name}, which is served from your first message on.", name=model.name
             )
             title = tr("{name} (not loaded)", name=model.name)
-            found.append(ChatPartner(title, model.path, f"{talk} {unknowing}"))
-    return tuple(found)
+            yield ChatPartner(title, model.path, f"{talk} {unknowing}")
 
 
 def no_partner_help(models: Sequence[Model], used: str) -> str:

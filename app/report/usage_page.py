@@ -28,7 +28,8 @@ def usage_page(
     """
     host, made = escape(socket.gethostname()), time.strftime("%Y-%m-%d", time.localtime(now))
     periods = "".join(
-        _period(name, list(found), verdicts) for name, found in groupby(rows, _period_of)
+        _period(name, list(found), verdicts)
+        for name, found in groupby(rows, lambda row: row.period)
     )
     return f"""\
 <!DOCTYPE html>
@@ -42,10 +43,6 @@ def usage_page(
 {periods or "<p>No job has ended in this time.</p>"}
 </html>
 """
-
-
-def _period_of(row: UsageRow) -> str:
-    return row.period
 
 
 def _period(

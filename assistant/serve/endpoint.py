@@ -84,7 +84,7 @@ class OpenAIEndpoint:
             patience_s: How long a request may wait for a GPU that others use.
         """
         self._token, self._device, self._patience_s = token.encode(), device, patience_s
-        self._answerer, self._free_places = answerer, answerer.most_requests
+        self._answerer, self._places = answerer, asyncio.Semaphore(answerer.most_requests)
 
     def app(self) -> Starlette:
         """Return the endpoint as an ASGI application."""
@@ -162,13 +162,12 @@ class OpenAIEndpoint:
         body, device = await _body(request), self._device_for(request)
         run = self._answerer.run(body, device, chat=chat)
         await self._check_model(run.model)
-        if self._free_places == 0:
+        if self._places.locked():
             most = self._answerer.most_requests
             waiting = f"{most} requests wait already. Try again later"
             raise RequestRefused(waiting, status=429, code="too_many_requests")
         async with AsyncExitStack() as stack:
-            self._free_places -= 1
-            stack.callback(self._leave)
+            await stack.enter_async_context(self._places)
             running = await stack.enter_async_context(run)
             first = await _unless_gone(request, running.first_text(self._patience_s))
             reply = replies.ReplyFormat(run.model, chat=chat)
@@ -194,9 +193,6 @@ class OpenAIEndpoint:
                 param="model",
                 code="model_not_found",
             )
-
-    def _leave(self) -> None:
-        self._free_places += 1
 
     def _device_for(self, request: Request) -> DeviceChoice:
         device = request.headers.get("x-gpudeck-device", self._device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -95,26 +95,20 @@ def add_totals(
                 absent[field] = Unavailable("disk" if kind == "disk" else "network")
 
 
-def cores() -> list[Part]:
+def cores() -> Iterator[Part]:
     """Return the utilisation of each core since the last call, and its clock where it is known."""
     busy = psutil.cpu_percent(None, percpu=True)
     clocks = psutil.cpu_freq(percpu=True) or []
-    found = []
     for i, share in enumerate(busy):
         clock = clocks[i].current if len(clocks) == len(busy) else 0.0
-        found.append(
-            Part("core", f"core {i}", {"util": share} | ({"clock_cpu": clock} if clock else {}))
-        )
-    return found
+        yield Part("core", f"core {i}", {"util": share} | ({"clock_cpu": clock} if clock else {}))
 
 
-def sensors() -> list[Part]:
+def sensors() -> Iterator[Part]:
     """Return all temperatures and fans that the kernel exposes."""
-    found = []
     for call, field in (("sensors_temperatures", "temp"), ("sensors_fans", "fan_rpm")):
         for chip, entries in getattr(psutil, call, dict)().items():
-            found += [
+            yield from [
                 Part("sensor", f"{chip} {e.label or i}", {field: float(e.current)})
                 for i, e in enumerate(entries)
             ]
-    return found

@@ -68,7 +68,7 @@ class Supervisor:
             await self._end_current()
             self._hz, self._wake = hz, wake
             self._task = asyncio.create_task(self._run(source))
-            self._task.add_done_callback(self._ended)
+            self._task.add_done_callback(lambda task: crash.pass_on(task, self.crashed))
 
     def set_rate(self, hz: float, wake: bool = False) -> None:
         """Set the readings per second, and whether devices that sleep are woken."""
@@ -128,9 +128,6 @@ class Supervisor:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        crash.pass_on(task, self.crashed)
 
     async def _run(self, source: str) -> None:
         backoff = children.Backoff()

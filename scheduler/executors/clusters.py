@@ -72,14 +72,11 @@ class Clusters(Mapping[str, Cluster]):
             for where, found in wanted.items():
                 self._agents.setdefault(
                     where, AgentProcess(where, found, self._hub, self._log_limit)
-                ).start(found, self._ended)
+                ).start(found, lambda task: crash.pass_on(task, self.crashed))
 
     async def stop(self) -> None:
         """End all agents. The attempts that they follow keep running."""
         await asyncio.gather(*(agent.stop() for agent in self._agents.values()))
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        crash.pass_on(task, self.crashed)
 
 
 class AgentProcess:

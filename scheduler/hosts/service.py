@@ -61,11 +61,8 @@ class HostService:
                 if name not in self._connections:
                     made = HostConnection(name, settings, self._add_readings)
                     self._connections[name] = made
-                    made.start(self._ended)
+                    made.start(lambda task: crash.pass_on(task, self.crashed))
 
     async def stop(self) -> None:
         """End all connections."""
         await asyncio.gather(*(c.stop() for c in self._connections.values()))
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        crash.pass_on(task, self.crashed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -328,19 +328,17 @@ def cancelled_unreadable(job: Job, state: Running, now: float) -> Change:
     return with_state(job, ended), (Event(now, "cancelled", why),)
 
 
-def record_events(ending: Ending) -> tuple[Event, ...]:
+def record_events(ending: Ending) -> Iterator[Event]:
     """Return events for limits of the system, a log over its limit, and a lost Result."""
-    events = []
     if isinstance(ending.outcome, Exit) and ending.outcome.limited:
-        events.append(Event(ending.outcome.ended, "limited", ending.outcome.limited))
+        yield Event(ending.outcome.ended, "limited", ending.outcome.limited)
     if isinstance(ending.outcome, Exit) and ending.outcome.uncapped:
         text = phrase(
             "all of it was kept, as nothing could be dropped: {problem}",
             problem=ending.outcome.uncapped,
         )
-        events.append(Event(ending.outcome.ended, "log over its limit", text))
+        yield Event(ending.outcome.ended, "log over its limit", text)
     if isinstance(ending.outcome, Exit) and ending.result_problem:
         problem = ending.result_problem
         text = phrase("the job left one that cannot be read: {problem}", problem=problem)
-        events.append(Event(ending.outcome.ended, "without result", text))
-    return tuple(events)
+        yield Event(ending.outcome.ended, "without result", text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import mean
 from typing import Any, NamedTuple
@@ -146,7 +146,7 @@ class CalibrationService:
         for load in gpu.loads:
             # the history is written with the readings, so all of them are in it by now
             past = await self._past(device.id, FIELDS, load.start, load.end + 1, None)
-            read.append((load, _moments(past)))
+            read.append((load, list(_moments(past))))
         delay = counter_delay([_paused(load, moments) for load, moments in read])
         loads = [compared(load, moments, before, delay) for load, moments in read]
         known = [load for load in loads if load is not None]
@@ -211,12 +211,10 @@ def _paused(load: MeasuredLoad, moments: Sequence[Moment]) -> PausedLoad:
     return PausedLoad(load.busy, shares)
 
 
-def _moments(past: Columns) -> list[Moment]:
+def _moments(past: Columns) -> Iterator[Moment]:
     rows = zip(past.times, *(past.columns[field] for field in FIELDS), strict=True)
-    found = []
     for time, clock, tensor, active, tflops in rows:
         values: Mapping[str, float | None] = {"tensor_hmma": tensor, "sm_active": active}
         activity = tensor_activity({k: v for k, v in values.items() if v is not None})
         if clock and tensor is not None and activity is not None and tflops is not None:
-            found.append(Moment(time, clock, tensor, activity, tflops))
-    return found
+            yield Moment(time, clock, tensor, activity, tflops)

@@ -79,7 +79,7 @@ class Store(Database):
             staged = self.connection.execute(self._q["staged"]).fetchall()
         self.drop_staged([range(*numbers) for numbers in staged])
         try:
-            self._opened = self._identity()
+            self._opened = tuple(self._identity())
         except OSError as e:
             self.close()
             raise UserError(
@@ -169,18 +169,16 @@ class Store(Database):
         """Return whether the store may lack something that was stored before it was opened."""
         return self._is_new or bool(self.loss)
 
-    def _identity(self) -> tuple[int, ...]:
+    def _identity(self) -> Iterator[int]:
         """Return which files have the names of the store and its log now; 0 for one that is gone.
 
         Raises OSError.
         """
-        found = []
         for name in (self._file.name, f"{self._file.name}-wal"):
             try:
-                found.append(self._file.with_name(name).stat().st_ino)
+                yield self._file.with_name(name).stat().st_ino
             except FileNotFoundError:
-                found.append(0)
-        return tuple(found)
+                yield 0
 
     @property
     def replaced(self) -> bool:

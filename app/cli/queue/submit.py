@@ -6,7 +6,6 @@ import os
 import time
 from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from gpudeck.accel.inject.command import injected
@@ -16,7 +15,6 @@ from gpudeck.app.cli.queue.delivery import deliver
 from gpudeck.app.format.command_check import command_warning
 from gpudeck.app.format.job_rows import device_labels, forecast_text
 from gpudeck.scheduler.client import Client
-from gpudeck.scheduler.protocol.jobs import Job, Spec
 from gpudeck.scheduler.protocol.submissions import indexed
 
 
@@ -88,11 +86,7 @@ def run(args: Namespace) -> int:
             labels = device_labels(client.snapshot())
             print_result(args, forecast, forecast_text(forecast, labels, time.time()))
             return 0
-        return deliver(client, args, specs, partial(_submit, client, specs))
-
-
-def _submit(client: Client, specs: Sequence[Spec], token: str) -> Sequence[Job]:
-    return client.submit_many(specs, token=token)
+        return deliver(client, args, specs, lambda token: client.submit_many(specs, token=token))
 
 
 def _warn_of_command(command: Sequence[str], args: Namespace) -> None:

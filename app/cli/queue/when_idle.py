@@ -5,7 +5,6 @@ from __future__ import annotations
 from argparse import REMAINDER, ArgumentParser, Namespace
 
 from gpudeck.app.cli.output import UsageError, show_progress
-from gpudeck.language.text import Message
 from gpudeck.scheduler.when_idle import run_when_idle
 
 
@@ -30,9 +29,10 @@ def run(args: Namespace) -> int:
     words = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not words:
         raise UsageError("missing command. Example: gpudeck when-idle -- python nightly.py")
-    status: int = run_when_idle(words, memory=args.memory, again=not args.once, on_wait=_tell)
+    status: int = run_when_idle(
+        words,
+        memory=args.memory,
+        again=not args.once,
+        on_wait=lambda reason: show_progress(f"waiting: {reason}"),
+    )
     return status if status >= 0 else 128 - status
-
-
-def _tell(reason: Message) -> None:
-    show_progress(f"waiting: {reason}")

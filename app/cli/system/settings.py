@@ -26,7 +26,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     """Change what has a value, then show the settings that were named, or all."""
-    asked = [(_find(name), text if given else None) for name, given, text in _parts(args.items)]
+    parts = (item.partition("=") for item in args.items)
+    asked = [(_find(name), text if given else None) for name, given, text in parts]
     with Client() as client:
         settings = client.snapshot(live=False).settings
         changes: dict[str, Any] = {}
@@ -55,10 +56,6 @@ def _listed(settings: Settings, setting: Setting) -> str:
     """Return the value of a setting in a list, which shows no secret."""
     text = text_of(settings, setting)
     return NOT_SHOWN if setting.name == "webhook" and text else text
-
-
-def _parts(items: list[str]) -> list[tuple[str, str, str]]:
-    return [item.partition("=") for item in items]
 
 
 def _find(name: str) -> Setting:
