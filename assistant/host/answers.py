@@ -402,7 +402,8 @@ def _understood(asked: _Asked, text: str) -> str:
             parts.append(said.text("(I read this as: {meant})", meant=meant))
     if understood.unread:
         parts.append(help_texts.left_out(understood.unread, said))
-    parts += help_texts.without(understood.left, said)
+    if understood.left:
+        parts += help_texts.without(understood.left, said)
     return "\n\n".join([text, *parts])
 
 

@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from gpudeck.assistant.query.request import COST, Query
+from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 
@@ -16,9 +16,7 @@ _JOULES_A_KWH = 3.6e6
 
 
 def with_cost(query: Query, found: Rows, snapshot: Snapshot) -> Rows:
-    """Return rows of energy with what each costs, and a note of the whole, if that is asked for."""
-    if COST not in (query.text, query.to):
-        return found
+    """Return rows of energy with what each costs, and a note of the whole."""
     price = query.amount or snapshot.settings.energy_price
     currency = query.unit if query.amount else snapshot.settings.currency
     values = [row.values[0] for row in found.rows if row.values]

@@ -16,7 +16,7 @@ from gpudeck.assistant.query.find import earlier_run, named_jobs
 from gpudeck.assistant.query.groups import grouped
 from gpudeck.assistant.query.jobs import jobs
 from gpudeck.assistant.query.models import models
-from gpudeck.assistant.query.request import PREVIOUS, Query
+from gpudeck.assistant.query.request import COST, PREVIOUS, Query
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows
 from gpudeck.assistant.query.table import ROWS, check
 from gpudeck.assistant.query.versions import versions
@@ -57,12 +57,13 @@ def execute(daemon: Client, query: Query) -> Rows:
             phrase("{subject} has no rows; ask for it: gpudeck ask", subject=query.subject)
         )
     snapshot = read_snapshot(daemon)
-    if query.other is None:
+    if query.other is not None:
+        found = _beside(daemon, query, query.other, snapshot)
+    else:
         found = _since_when(daemon, query, _run(daemon, query, snapshot), snapshot)
         if query.to and query.subject == "devices":
             found = converted(found, query.to)
-        return with_cost(query, found, snapshot)
-    return _beside(daemon, query, query.other, snapshot)
+    return with_cost(query, found, snapshot) if COST in (query.text, query.to) else found
 
 
 def _since_when(daemon: Client, query: Query, found: Rows, snapshot: Snapshot) -> Rows:
@@ -120,7 +121,7 @@ def _beside(daemon: Client, query: Query, other: Query, snapshot: Snapshot) -> R
         rows.append(msgspec.structs.replace(row, span=side.span))
     columns = first.columns[: min(len(row.values) for row in rows)] if rows else ()
     columns = (Column("Jobs"),) if query.aggregate == "count" and rows else columns
-    found = msgspec.structs.replace(
+    return msgspec.structs.replace(
         first,
         columns=columns,
         rows=tuple(rows),
@@ -129,4 +130,3 @@ def _beside(daemon: Client, query: Query, other: Query, snapshot: Snapshot) -> R
         best="",
         left_out=0,
     )
-    return with_cost(query, found, snapshot)
