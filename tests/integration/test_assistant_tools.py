@@ -404,6 +404,8 @@ def test_a_clean_up_is_shown_approved_and_undone(
     assert "operate cancel job=1" in answer.text and "\x1b" not in answer.text
     assert answer.proposal is not None and answer.proposal.tool == "housekeep debris"
     assert answer.proposal.once, "another time it is something else"
+    of_program = assistant.ask("clean up the caches", by="editor").proposal
+    assert of_program in assistant.proposals().waiting, "a person finds it in the list"
     assert cache.is_dir(), "shown, and nothing more"
     assert "1 item (1.0 MiB) moved to the trash." in assistant.approve(answer.proposal).text
     assert not cache.exists()

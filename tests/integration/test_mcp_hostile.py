@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.tool_server.tools import NOTICE
+from gpudeck.assistant.tools.proposal_store import MOST_PENDING
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
@@ -109,6 +111,17 @@ def test_thirty_orders_of_a_misled_model_are_only_proposed(
         assert "\x1b" not in said and "\u202e" not in said
     listed = gpudeck("proposals")
     assert "Cancel" in listed and "\x1b" not in listed
+
+
+def test_a_flood_of_proposals_does_not_push_out_that_of_the_person(jobs: tuple[int, int]) -> None:
+    runs, _ = jobs
+    mine = Assistant().ask(f"cancel job {runs}", device="cpu").proposal
+    assert mine is not None
+    flood: Calls = [("note", {"jobs": [runs], "text": str(n)}) for n in range(MOST_PENDING + 5)]
+    _, results = asyncio.run(talk(flood))
+    assert not any(result.is_error for result in results)
+    assert len(Assistant().proposals().waiting) == MOST_PENDING
+    assert "Nothing was done" in Assistant().approve(mine, "no").text
 
 
 @pytest.mark.parametrize(
