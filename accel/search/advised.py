@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from gpudeck.accel.search.advice import Advisor
 from gpudeck.accel.search.engine import Budget
-from gpudeck.accel.search.journal import Entry, Journal
+from gpudeck.accel.search.journal import Entry, Journal, comparable
 from gpudeck.language.text import Number, Text, phrase
 
 Search = Callable[[Journal, Advisor | None, Budget], None]
@@ -66,20 +66,20 @@ def search_both(search: Search, journal: Journal, advisor: Advisor, budget: Budg
     with_it = [entry for entry in journal.entries if entry.by != "alone"]
     with Journal(journal.problem, alone=True) as other:
         search(other, None, half)
-        best = min(_timed(other.entries), key=lambda e: e.microseconds, default=None)
-        known = {entry.microseconds for entry in _timed(journal.entries)}
-        if best and best.microseconds < min(known, default=math.inf):
+        best = _fastest(other.entries)
+        if best is not None and _fastest([*journal.entries, best]) is best:
             journal.add(replace(best, by="alone"))
         return Advice(
             _best(with_it), _best(other.entries), len(with_it), len(other.entries),
-            sum(entry.by == "endpoint" for entry in _timed(with_it)),
+            sum(entry.by == "endpoint" and entry.state == "timed" for entry in with_it),
             advisor.seconds, advisor.tokens, advisor.failure,
         )  # fmt: skip
 
 
-def _timed(entries: Sequence[Entry]) -> list[Entry]:
-    return [entry for entry in entries if entry.state == "timed"]
+def _fastest(entries: Sequence[Entry]) -> Entry | None:
+    return min(comparable(entries), key=lambda entry: entry.microseconds, default=None)
 
 
 def _best(entries: Sequence[Entry]) -> float:
-    return min((entry.microseconds for entry in _timed(entries)), default=math.inf)
+    best = _fastest(entries)
+    return math.inf if best is None else best.microseconds

@@ -25,7 +25,7 @@ from gpudeck.accel.search.arena import calls_that_fit, lay_out
 from gpudeck.accel.search.candidate_protocol import Window
 from gpudeck.accel.search.contender import Contender, Desk
 from gpudeck.accel.search.crew import Crew
-from gpudeck.accel.search.journal import Entry, Journal, Proposer, State, lessons
+from gpudeck.accel.search.journal import Entry, Journal, Proposer, State, Turns, lessons
 from gpudeck.accel.search.measures import compare
 from gpudeck.accel.search.space import Config, key
 from gpudeck.accel.search.surrogate import propose
@@ -64,6 +64,10 @@ class Budget(NamedTuple):
     configurations: int = 1_000_000
 
 
+class _NotCaptured(Exception):
+    """The calls of a configuration cannot be put into a CUDA graph."""
+
+
 class Engine:
     """Own the processes of a search."""
 
@@ -96,7 +100,7 @@ class Engine:
         self._values = torch.Generator().manual_seed(len(journal.entries))
         self._runner: Contender | None = None
         self._captures = crew.device.type == "cuda"
-        """Whether calls are captured. Once they cannot be, the next ones are not, either."""
+        """Whether it is tried to capture calls, of each configuration anew."""
         self._calls = calls_that_fit(task, task.timed, _CALLS)
         arena = crew.arena(lay_out(task, task.timed, self._calls)[1])
         self._desk = Desk(arena, task, crew.device)
@@ -118,7 +122,8 @@ class Engine:
     def decide(self, timed: Sequence[tuple[Config, float]]) -> tuple[Config, float]:
         """Return the winner, and the median of its microseconds.
 
-        The fastest few and the template's own are measured again in turns.
+        The fastest few and the template's own are measured again in turns, with the fastest one
+        whose calls cannot be captured. If there is one, no calls are captured.
 
         Args:
             timed: configurations with their microseconds, the fastest first; at least one.
@@ -128,15 +133,25 @@ class Engine:
             config for place, (config, _) in enumerate(timed)
             if place < _FINALISTS or config == usual
         ]  # fmt: skip
-        if len(finalists) == 1:
+        lone = [config for config, _ in self._journal.uncaptured[:1]]
+        if len(finalists) + len(lone) == 1:
             return timed[0]
-        turns = [[self._measured(config) for config in finalists] for _ in range(_TURNS)]
-        times = [
-            (config, [entry.microseconds for entry in entries])
-            for config, entries in zip(finalists, zip(*turns, strict=True), strict=True)
+        configs = [*finalists, *lone]
+        turns = self._in_turns(configs, capture=not lone)
+        kept = [
+            Turns(config, tuple(e.microseconds for e in entries), entries[0].captured)
+            for config, entries in zip(configs, zip(*turns, strict=True), strict=True)
             if all(entry.state == "timed" for entry in entries)
         ]
+        self._journal.keep_turns(kept)
+        times = [(one.config, one.microseconds) for one in kept]
         return winner_of(times, usual) if times else timed[0]
+
+    def _in_turns(self, configs: Sequence[Config], capture: bool) -> list[list[Entry]]:
+        """Measure configurations in turns, the calls of all of them in the same way."""
+        turns = [[self._measured(config, capture) for config in configs] for _ in range(_TURNS)]
+        kinds = {entry.captured for turn in turns for entry in turn if entry.state == "timed"}
+        return turns if len(kinds) < 2 else self._in_turns(configs, capture=False)
 
     def close(self) -> None:
         """Give the process back."""
@@ -199,17 +214,17 @@ class Engine:
         self._journal.add(kept)
         self._report(kept)
 
-    def _measured(self, config: Config) -> Entry:
-        """Return what comes of a configuration."""
-        captured = self._captures
-        found = self._found(config)
-        if captured and not self._captures:
-            found = self._found(config)
-            # what fails either way says nothing of the others
-            self._captures = found.state != "timed"
-        return found
+    def _measured(self, config: Config, capture: bool = True) -> Entry:
+        """Return what comes of a configuration, whose calls are captured if that works."""
+        if capture and self._captures:
+            try:
+                return self._found(config, capture=True)
+            except _NotCaptured:
+                self.close()  # its context of the GPU may be broken
+        return self._found(config, capture=False)
 
-    def _found(self, config: Config) -> Entry:
+    def _found(self, config: Config, capture: bool) -> Entry:
+        """Return what comes of a configuration. Raises _NotCaptured."""
         source = self._template.make(config)
         if self._runner is None:
             self._runner = self._crew.start(source, self._desk, trusted=True)
@@ -219,37 +234,40 @@ class Engine:
             )
         runner = self._runner
         self._desk.refill(self._values, self._calls)
-        times = self._times(runner, config) if runner.bind(self._desk, "first call") else []
+        times: list[float] = []
+        if runner.bind(self._desk, "first call"):
+            times = self._times(runner, capture)
         if not runner.flags:
             wrong = self._wrong()
             state: State = "wrong" if wrong else "timed"
-            return Entry(config, state, 0.0 if wrong else statistics.median(times), wrong)
+            us = 0.0 if wrong else statistics.median(times)
+            lone = self._captures and not capture
+            why = wrong or (phrase("its calls cannot be captured in a CUDA graph") if lone else "")
+            return Entry(config, state, us, why, captured=capture and not wrong)
         failed = runner.flags[0]
-        # the process may be gone, or its context of the GPU be broken
-        self._crew.release(runner)
-        self._runner = None
+        self.close()  # the process may be gone, or its context of the GPU be broken
         return Entry(config, "hung" if failed.kind == "hung" else "failed", why=failed.where)
 
-    def _times(self, runner: Contender, config: Config) -> list[float]:
-        best = self._journal.timed
+    def _times(self, runner: Contender, capture: bool) -> list[float]:
+        """Return the microseconds of a call in each window. Raises _NotCaptured."""
+        alike = [e for e in self._journal.known.values() if e.captured == capture]
+        best = min((e.microseconds for e in alike if e.state == "timed"), default=math.inf)
         times: list[float] = []
-        repeats = 1
+        repeats = 0
         while len(times) < _MOST:
             self._desk.refill(self._values, self._calls)
-            window = Window(self._calls, repeats=repeats)
+            window = Window(self._calls, repeats=max(repeats, 1))
             seconds = runner.window(window, "a timed call")
             if seconds is None or runner.flags:
                 break
-            wanted = max(1, min(_REPEATS, int(_WINDOW_S * repeats / seconds)))
-            if not times and repeats < wanted:
-                repeats = wanted
-                if self._captures and not runner.capture(repeats):
-                    self._captures = False
-                    break
-                continue
+            if not repeats:
+                repeats = max(1, min(_REPEATS, int(_WINDOW_S / seconds)))
+                if capture and not runner.capture(repeats):
+                    raise _NotCaptured
+                if capture or repeats > 1:
+                    continue
             times.append(1e6 * seconds / self._calls / repeats)
-            hopeless = best and min(times) > _HOPELESS * best[0][1]
-            if len(times) >= _LEAST and hopeless:
+            if len(times) >= _LEAST and min(times) > _HOPELESS * best:
                 break
         return times
 

@@ -17,11 +17,12 @@ from typing import Literal, Self
 
 import msgspec
 
+from gpudeck.accel.runtime import state_files
 from gpudeck.accel.runtime.state_files import state_folder
 from gpudeck.accel.search.space import Config, key
 from gpudeck.language.text import Message
 
-_METHOD = b"3"
+_METHOD = b"4"
 """Changes whenever the times of earlier searches cannot be compared with new ones."""
 State = Literal["timed", "pruned", "wrong", "failed", "hung"]
 Proposer = Literal["", "lessons", "usual", "sample", "surrogate", "endpoint", "alone"]
@@ -62,9 +63,24 @@ class Problem(msgspec.Struct, frozen=True):
         return self.file.with_suffix(".verdict.json")
 
     @property
+    def turns_file(self) -> Path:
+        """Return the path of the turns in which the fastest of its last search were measured."""
+        return self.file.with_suffix(".turns.json")
+
+    @property
     def code_file(self) -> Path:
         """Return the path of the code of that winner and of what was tried first."""
         return self.file.with_suffix(".code.json")
+
+
+class Turns(msgspec.Struct, frozen=True):
+    """Hold the times of a configuration that was measured again, in turns with others."""
+
+    config: Config
+    microseconds: tuple[float, ...]
+    """In the order of the turns; the other configurations had theirs between them."""
+    captured: bool
+    """As in `Entry`; it is the same for all that were measured in turns."""
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -81,6 +97,9 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """The energy meanwhile; 0 if it was not measured."""
     by: Proposer = ""
     """What proposed it."""
+    captured: bool = False
+    """Whether its calls were replayed from a CUDA graph. Its time is comparable with those of the
+    same kind only: without a graph, the time of the processor counts, too."""
 
 
 class Journal:
@@ -128,6 +147,10 @@ class Journal:
         self._write(entry)
         self.entries.append(entry)
 
+    def keep_turns(self, turns: Sequence[Turns]) -> None:
+        """Keep the turns that decided on the winner, in place of earlier ones."""
+        state_files.replace(self.problem.turns_file, msgspec.json.encode(turns))
+
     @property
     def known(self) -> dict[tuple[tuple[str, int], ...], Entry]:
         """Return the records by configuration."""
@@ -135,9 +158,16 @@ class Journal:
 
     @property
     def timed(self) -> list[tuple[Config, float]]:
-        """Return the configurations with times, the fastest first."""
-        found = [(e.config, e.microseconds) for e in self.known.values() if e.state == "timed"]
-        return sorted(found, key=lambda entry: entry[1])
+        """Return the configurations whose times can be compared, the fastest first."""
+        return _by_time(comparable(self.known.values()))
+
+    @property
+    def uncaptured(self) -> list[tuple[Config, float]]:
+        """Return the configurations whose times cannot be compared with those of `timed`, as only
+        the calls of those could be captured, the fastest first."""
+        known = list(self.known.values())
+        kept = comparable(known)
+        return _by_time(e for e in known if e.state == "timed" and e not in kept)
 
     @property
     def seconds(self) -> float:
@@ -165,6 +195,24 @@ class Journal:
         self.close()
 
 
+def turns_of(problem: Problem) -> list[Turns]:
+    """Return the turns that decided on the winner; none where nothing was measured again."""
+    try:
+        return msgspec.json.decode(problem.turns_file.read_bytes(), type=list[Turns])
+    except (OSError, ValueError):
+        return []
+
+
+def comparable(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the entries whose times can be compared: once calls were captured, only such."""
+    timed = [entry for entry in entries if entry.state == "timed"]
+    return [entry for entry in timed if entry.captured] or timed
+
+
+def _by_time(entries: Iterable[Entry]) -> list[tuple[Config, float]]:
+    return sorted(((e.config, e.microseconds) for e in entries), key=lambda one: one[1])
+
+
 def searches() -> Iterator[tuple[Problem, list[Entry]]]:
     """Yield what was searched on this machine, and what came of it; damaged files are left out."""
     for file in sorted(_folder().glob("*.jsonl")):
@@ -179,18 +227,21 @@ def searches() -> Iterator[tuple[Problem, list[Entry]]]:
 def improvements(entries: Sequence[Entry]) -> list[tuple[float, Entry]]:
     """Return each configuration that was the best so far, and after how many seconds."""
     found: list[tuple[float, Entry]] = []
-    spent, best = 0.0, math.inf
+    spent, best, compared = 0.0, math.inf, comparable(entries)
     for entry in entries:
         spent += entry.seconds
-        if entry.state == "timed" and entry.microseconds < best:
+        if entry in compared and entry.microseconds < best:
             best = entry.microseconds
             found.append((spent, entry))
     return found
 
 
 def by_speed(entries: Iterable[Entry]) -> list[Entry]:
-    """Return all configurations, the fastest first, and then those that were refused."""
-    return sorted(entries, key=lambda e: (e.state != "timed", e.state, e.microseconds))
+    """Return all configurations, the fastest first, those whose calls could not be captured behind
+    the others, and then those that were refused."""
+    return sorted(
+        entries, key=lambda e: (e.state != "timed", e.state, not e.captured, e.microseconds)
+    )
 
 
 def lessons(problem: Problem) -> Iterator[Config]:
@@ -200,7 +251,7 @@ def lessons(problem: Problem) -> Iterator[Config]:
     """
     found: list[tuple[float, Config]] = []
     for other, entries in searches():
-        times = [entry for entry in entries if entry.state == "timed"]
+        times = comparable(entries)
         if other.template == problem.template and other != problem and times:
             best = min(times, key=lambda entry: entry.microseconds)
             found.append((_distance(problem, other), best.config))

@@ -160,6 +160,7 @@ def test_a_search_of_our_kernels_tries_their_own_tile_first_and_shows_the_code(
     )  # fmt: skip
     assert found.verdict.accepted, [str(r.text) for r in found.verdict.refusals]
     assert (entries[0].by, entries[0].state) == ("usual", "timed")
+    assert all(entry.captured for entry in entries if entry.state == "timed")
     assert found.microseconds <= 1.05 * entries[0].microseconds, "measured again, it may differ"
     ((problem, _),) = searches()
     codes = decode_codes(problem.code_file.read_bytes())

@@ -1056,8 +1056,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "reports of jobs are written later although they are off",
         "assistant/host/report_writer.py",
-        "        if not self._settings.reports:\n            forget()",
-        "        if self._settings.reports:\n            forget()",
+        "    if not settings.reports:\n        forget()",
+        "    if settings.reports:\n        forget()",
         ("tests/integration/test_report_writer.py",),
     ),
     Defect(
@@ -1533,7 +1533,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "the daemon calibrates as often as it can",
         "scheduler/services/self_calibration.py",
-        "self._keep(Attempts(job.id, self._attempts.tried | wanted))",
+        "self._keep(Attempts(job.id, self._attempts.tried | held))",
         "self._keep(Attempts(job.id, self._attempts.tried))",
         _SELF_CALIBRATION,
     ),

@@ -10,7 +10,16 @@ from pathlib import Path
 
 from gpudeck.accel.search import installed
 from gpudeck.accel.search.code import decode_codes, written
-from gpudeck.accel.search.journal import Entry, Problem, by_speed, improvements, searches
+from gpudeck.accel.search.journal import (
+    Entry,
+    Problem,
+    Turns,
+    by_speed,
+    comparable,
+    improvements,
+    searches,
+    turns_of,
+)
 from gpudeck.accel.search.verdict import Verdict, decode
 from gpudeck.accel.workloads.catalog import SEARCHED, SEARCHED_OURS
 from gpudeck.app.cli import arguments
@@ -205,7 +214,7 @@ def _show(args: Namespace) -> None:
         )
     problem, entries = held[args.target]
     if args.json:
-        print_json({"problem": problem, "entries": entries})
+        print_json({"problem": problem, "entries": entries, "turns": turns_of(problem)})
         return
     sizes = " ".join(f"{name}={size}" for name, size in problem.sizes.items())
     print_line(
@@ -213,6 +222,9 @@ def _show(args: Namespace) -> None:
     )
     print_table([("AFTER s", "BEST µs", "PROPOSED BY", "CONFIGURATION"), *_progress(entries)])
     print_table([("µs", "OUTCOME", "WHY", "CONFIGURATION"), *_variants(entries)])
+    if turns := turns_of(problem):
+        rows = [(" ".join(f"{us:.1f}" for us in t.microseconds), _written(t)) for t in turns]
+        print_table([("AGAIN, IN TURNS, µs", "CONFIGURATION"), *rows])
     if args.code:
         _show_code(problem)
 
@@ -233,7 +245,7 @@ def _show_code(problem: Problem) -> None:
 
 
 def _overview(name: str, problem: Problem, entries: list[Entry]) -> tuple[str, ...]:
-    timed = [entry.microseconds for entry in entries if entry.state == "timed"]
+    timed = [entry.microseconds for entry in comparable(entries)]
     best = f"{min(timed):.1f}" if timed else ""
     seconds = sum(entry.seconds for entry in entries)
     return name, str(len(entries)), best, f"{seconds:.0f}", problem.gpu
@@ -260,7 +272,7 @@ def _variants(entries: list[Entry]) -> list[tuple[str, ...]]:
     ]
 
 
-def _written(entry: Entry) -> str:
+def _written(entry: Entry | Turns) -> str:
     return " ".join(f"{name}={value}" for name, value in entry.config.items())
 
 

@@ -18,13 +18,23 @@ import torch
 
 from gpudeck import accel
 from gpudeck.accel.search import api, installed
+from gpudeck.accel.search import engine as search_engine
 from gpudeck.accel.search.api import OURS
 from gpudeck.accel.search.arena import Arena, lay_out
-from gpudeck.accel.search.candidate_protocol import Capture, Load, Window
+from gpudeck.accel.search.candidate_protocol import Capture, Flag, Load, Window
+from gpudeck.accel.search.contender import Contender
 from gpudeck.accel.search.contest import Effort
 from gpudeck.accel.search.crew import Crew
 from gpudeck.accel.search.engine import Budget, Engine, winner_of
-from gpudeck.accel.search.journal import Entry, Journal, Problem, lessons
+from gpudeck.accel.search.journal import (
+    Entry,
+    Journal,
+    Problem,
+    by_speed,
+    improvements,
+    lessons,
+    turns_of,
+)
 from gpudeck.accel.search.judge import judge, nursery
 from gpudeck.accel.search.measures import bound, error, median_span
 from gpudeck.accel.search.resources import Resources
@@ -233,12 +243,79 @@ def test_a_wrong_time_does_not_decide_what_is_measured_again_in_turns(engine):
     fast = {"ms": 0, "name": 3}
     config, us = engine.decide([*slow, ({"ms": 5, "name": 3}, 8.0), (fast, 9.0)])
     assert config == fast and us < 5000
+    kept = {key(turns.config): turns.microseconds for turns in turns_of(PROBLEM)}
+    assert len(kept) == 5 and {len(times) for times in kept.values()} == {3}
+    assert sorted(kept[key(fast)])[1] == us
     assert engine.decide(slow[:1]) == slow[0], "nothing else was timed"
 
 
 def test_calls_that_cannot_be_captured_are_made_one_by_one(engine):
     engine._captures = True  # there is no GPU
-    assert engine._measured({"ms": 0, "name": 0}).state == "timed" and not engine._captures
+    for name in range(2):
+        found = engine._measured({"ms": 0, "name": name})
+        assert (found.state, found.captured) == ("timed", False)
+        assert str(found.why) == "its calls cannot be captured in a CUDA graph"
+    assert engine._captures, "it is tried with each configuration"
+
+
+def capture_some(engine, monkeypatch, asked):
+    """Let each configuration but those named 1 be captured, as far as the engine can tell."""
+
+    def capture(runner, repeats):
+        asked.append(repeats)
+        name = runner.sources[-1].options["config"]["name"]
+        if name == 1:
+            runner.flags.append(Flag("crashed", "capturing"))
+        return name != 1
+
+    def begin(runner, source, *args, **more):
+        runner.sources = [source]
+        return load(runner, source, *args, **more)
+
+    load = Contender.load
+    monkeypatch.setattr(Contender, "load", begin)
+    monkeypatch.setattr(Contender, "capture", capture)
+    engine._captures = True
+
+
+def test_every_configuration_is_captured_however_slow_and_whatever_the_others_do(
+    engine, monkeypatch
+):
+    asked = []
+    capture_some(engine, monkeypatch, asked)
+    monkeypatch.setattr(search_engine, "_WINDOW_S", 1e-9)  # each is far too slow for repeats
+    kinds = [engine._measured({"ms": 5, "name": name}).captured for name in (0, 1, 2)]
+    assert kinds == [True, False, True] and asked == [1, 1, 1]
+
+
+def test_times_with_a_graph_and_without_are_never_compared(engine, monkeypatch):
+    capture_some(engine, monkeypatch, [])
+    for name, us, captured in ((0, 5.0, True), (1, 1.0, False), (2, 6.0, True)):
+        entry = Entry({"ms": 0, "name": name}, "timed", us, captured=captured)
+        engine._journal.add(entry)
+    timed = engine._journal.timed
+    assert [config["name"] for config, _ in timed] == [0, 2]
+    assert [entry.microseconds for _, entry in improvements(engine._journal.entries)] == [5.0]
+    assert [e.config["name"] for e in by_speed(engine._journal.entries)] == [0, 2, 1]
+    seen = []
+    measured = engine._measured
+    monkeypatch.setattr(
+        engine, "_measured", lambda *given: seen.append(measured(*given)) or seen[-1]
+    )
+    engine.decide(timed)
+    assert [entry.config["name"] for entry in seen] == 3 * [0, 2, 1], "in turns"
+    assert not any(entry.captured for entry in seen), "all in the same way"
+
+
+def test_finalists_that_cannot_be_captured_again_are_all_measured_without(engine, monkeypatch):
+    capture_some(engine, monkeypatch, [])
+    seen = []
+    measured = engine._measured
+    monkeypatch.setattr(
+        engine, "_measured", lambda *given: seen.append(measured(*given)) or seen[-1]
+    )
+    engine.decide([({"ms": 0, "name": name}, 1.0 + name) for name in range(3)])
+    assert [e.captured for e in seen] == 3 * [True, False, True] + 9 * [False]
 
 
 def test_windows_replay_what_was_captured_until_another_kernel_is_loaded(monkeypatch):
