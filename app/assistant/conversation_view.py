@@ -25,7 +25,6 @@ from gpudeck.app.assistant.requests import (
     Decide,
     FinishedAnswer,
     UseCpu,
-    WakeDaemon,
     WriteBrief,
 )
 from gpudeck.app.language.texts import tr, tr_text
@@ -37,7 +36,7 @@ from gpudeck.app.widgets.controls import Stretch, ask_save_path, column, delay
 from gpudeck.assistant.host_protocol import Event, Waiting
 from gpudeck.assistant.intents.choices import Choice, choice_by_number
 from gpudeck.assistant.query.request import Query
-from gpudeck.assistant.query.steps import ShowManual, ShowPage, StartDaemon
+from gpudeck.assistant.query.steps import ShowManual, ShowPage
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.extras import missing_of
 from gpudeck.scheduler.protocol.errors import UserError
@@ -194,11 +193,6 @@ class ConversationView(QWidget):
         request = step.does
         if isinstance(request, ShowPage | ShowManual):
             self.page_opened.emit(request)
-            return
-        if isinstance(request, StartDaemon):
-            self._link.send(
-                self, WakeDaemon(), lambda _: self.again(answer), self.composer.show_message
-            )
             return
         title = tr_text(step.title)
         self._await(

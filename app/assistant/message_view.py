@@ -234,7 +234,13 @@ class MessageView(QFrame):
             if message.wants == "chat"
             else "muted",
         )
-        ended = not message.pending
+        self._show_footer()
+        self._open(self.details_button.isChecked())
+
+    def _show_footer(self) -> None:
+        """Show who wrote the message and when, and the buttons that it can have."""
+        message = self.message
+        you, ended = message.author == "you", not message.pending
         written = footer_text(message, self._model_in_use)
         set_text(self.writer, written)
         set_tooltip(self.writer, written)
@@ -251,7 +257,6 @@ class MessageView(QFrame):
         self.again.setVisible(ended and not you and message.wants != "decision")
         self.edit.setVisible(you and message.wants in ("answer", "chat"))
         self.remove.setVisible(ended)
-        self._open(self.details_button.isChecked())
 
     def _detail_rows(self) -> tuple[tuple[str, str], ...]:
         """Return captions and values: the query, who read and wrote, and then the sources."""

@@ -17,23 +17,20 @@ from gpudeck.app.assistant.notes import CUT_OFF, left_out_note
 from gpudeck.app.assistant.presets import Preset
 from gpudeck.app.assistant.session_files import SessionFiles, Summary
 from gpudeck.app.format.values import clock
-from gpudeck.app.language.texts import tr_text
 from gpudeck.app.link.call import Call
 from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.engine.prompts import chat_request
-from gpudeck.assistant.facts.phrases import escaped
 from gpudeck.assistant.host_protocol import Answer, Chunk, Event, Waiting
 from gpudeck.assistant.inference.engine_protocol import Options
 from gpudeck.assistant.intents.choices import Choice
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.library.describe import name_of
 from gpudeck.assistant.query.request import Request
-from gpudeck.assistant.query.steps import StartDaemon, Step
+from gpudeck.assistant.query.steps import Step
 from gpudeck.assistant.reports.report import packed
 from gpudeck.assistant.serve import client as serving
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.language.text import Message, phrase
-from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 
 
@@ -83,22 +80,8 @@ class Ask(msgspec.Struct, frozen=True):
     def carry_out(self, call: Call) -> FinishedAnswer:
         """Return the answer, with curves of the values that it names."""
         assistant = _assistant(call)
-        try:
-            answer = assistant.ask(
-                self.text, on_event=call.report, meant=self.meant, state=self.about
-            )
-        except DaemonGone as e:
-            start = Step(phrase("Start the daemon"), StartDaemon())
-            return FinishedAnswer(escaped(tr_text(e.message)), "template", steps=(start,))
+        answer = assistant.ask(self.text, on_event=call.report, meant=self.meant, state=self.about)
         return finished(answer, _curves(call, answer))
-
-
-class WakeDaemon(msgspec.Struct, frozen=True):
-    """Start the daemon, if none runs."""
-
-    def carry_out(self, call: Call) -> None:
-        """Connect to the daemon, which starts it."""
-        Client().close()
 
 
 class WriteBrief(msgspec.Struct, frozen=True):

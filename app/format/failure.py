@@ -8,7 +8,8 @@ from typing import Any
 
 from gpudeck.language.text import Bytes, Message, Span, Text, phrase
 from gpudeck.scheduler.protocol.jobs import Done, Failed, Job, Lost
-from gpudeck.scheduler.protocol.memory_errors import OUT_OF_MEMORY, needed_memory, next_memory
+from gpudeck.scheduler.protocol.memory_errors import OUT_OF_MEMORY
+from gpudeck.scheduler.protocol.retries import retry_changes
 
 LOG_END = 64 * 1024
 """Bytes at the end of a log that are searched for the cause."""
@@ -58,13 +59,14 @@ def explain_failure(job: Job, log: str, largest: float | None) -> Failure:
     if isinstance(state, Lost):
         return Failure(state.reason, "", again)
     lines = log.splitlines()
-    if line := _last(OUT_OF_MEMORY, lines):
-        return _memory_full(job, log, line, largest)
-    limit = job.spec.timeout
-    if limit and state.at - (state.started or state.at) >= limit:
-        text = phrase("It ran longer than its limit of {time}.", time=Span(limit))
-        title = phrase("Retry with a limit of {time}", time=Span(2 * limit))
-        return Failure(text, _last(_ERROR, lines), Remedy(title, {"timeout": 2 * limit}))
+    line = _last(OUT_OF_MEMORY, lines)
+    changes = retry_changes(job, log if line else "", largest)
+    if line:
+        return _memory_full(job, line, changes)
+    if limit := changes.get("timeout"):
+        text = phrase("It ran longer than its limit of {time}.", time=Span(job.spec.timeout or 0))
+        title = phrase("Retry with a limit of {time}", time=Span(limit))
+        return Failure(text, _last(_ERROR, lines), Remedy(title, changes))
     if line := _last(_MODULE, lines):
         name = _found(_MODULE, line)
         text = phrase(
@@ -89,24 +91,22 @@ def attempts_text(job: Job) -> Text | None:
     return phrase("attempt {n}", n=job.tries + 1)
 
 
-def _memory_full(job: Job, log: str, line: str, largest: float | None) -> Failure:
+def _memory_full(job: Job, line: str, changes: dict[str, Any]) -> Failure:
     """Explain that the memory of the GPU was full."""
-    reserved = job.spec.memory
-    if not reserved:
+    if not changes:
         text = phrase(
             "The memory of the GPU was full, and the job had the GPU to itself: make its batches "
             "smaller, or ask for a GPU with more memory."
         )
         return Failure(text, line, Remedy(phrase("Retry"), {}))
-    peak = job.usage.memory if job.usage else 0.0
-    memory = next_memory(reserved, needed_memory(log, peak), largest)
-    text = phrase("The job needed more than its {size} of GPU memory.", size=Bytes(reserved))
+    memory, reserved = changes["memory"], Bytes(job.spec.memory or 0)
+    text = phrase("The job needed more than its {size} of GPU memory.", size=reserved)
     title = (
         phrase("Retry with {size}", size=Bytes(memory))
         if memory
         else phrase("Retry with a whole GPU")
     )
-    return Failure(text, line, Remedy(title, {"memory": memory}))
+    return Failure(text, line, Remedy(title, changes))
 
 
 def _last(pattern: re.Pattern[str], lines: list[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gpudeck.assistant.query.rows import Note
 from gpudeck.scheduler.protocol import jobs as j
 from gpudeck.scheduler.protocol import wait_reasons as w
-from gpudeck.scheduler.protocol.memory_errors import needed_memory, next_memory
+from gpudeck.scheduler.protocol.retries import retry_changes
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
 
 _AGAIN = frozenset({"network", "killed", "memory"})
@@ -23,17 +23,12 @@ def retry_note(job: j.Job, kind: str, log: Sequence[str], snapshot: Snapshot) ->
         log: Lines of its output.
         snapshot: The largest GPU of it limits the memory.
     """
-    state = job.state
-    if isinstance(state, j.Lost):
-        return Note("retry", (job.id, "", 0))
-    if kind == "gpu memory" and job.spec.memory:
-        need = needed_memory("\n".join(log), job.usage.memory if job.usage else 0.0)
-        memory = next_memory(job.spec.memory, need, _largest(snapshot))
-        return Note("retry", (job.id, "memory", memory))
-    limit = job.spec.timeout
-    if limit and isinstance(state, j.Failed) and state.at - (state.started or state.at) >= limit:
-        return Note("retry", (job.id, "timeout", 2 * limit))
-    return Note("retry", (job.id, "", 0)) if kind in _AGAIN else None
+    full = kind == "gpu memory"
+    changes = retry_changes(job, "\n".join(log) if full else "", _largest(snapshot))
+    if not changes and kind not in _AGAIN and not isinstance(job.state, j.Lost):
+        return None
+    option, value = next(iter(changes.items()), ("", 0))
+    return Note("retry", (job.id, option, value))
 
 
 def _largest(snapshot: Snapshot) -> float | None:

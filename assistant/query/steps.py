@@ -26,12 +26,8 @@ class ShowManual(msgspec.Struct, frozen=True, omit_defaults=True, tag="manual"):
     """The section as the file has it; empty: the page from its start."""
 
 
-class StartDaemon(msgspec.Struct, frozen=True, tag="daemon"):
-    """Start the daemon, and ask again."""
-
-
 class Step(msgspec.Struct, frozen=True):
     """Offer one thing as a button."""
 
     title: Text
-    does: Query | Order | ShowPage | ShowManual | StartDaemon
+    does: Query | Order | ShowPage | ShowManual

@@ -121,12 +121,10 @@ def unbook(context: ToolContext, order: Order) -> PlannedAction:
     if not found:
         raise NotFound(words.text("there is no such booking. See: gpudeck reserve"))
     if len(found) > 1:
-        raise UserError(
-            words.text(
-                "{n} bookings are meant: name the GPUs or the day of one. See: gpudeck reserve",
-                n=len(found),
-            )
-        )
+        raise UserError(words.text(
+            "{n} bookings are meant: name the GPUs or the day of one. See: gpudeck reserve",
+            n=len(found),
+        ))  # fmt: skip
     ((number, booking),) = found.items()
     labels = {state.device.id: label(state.device) for state in snapshot.devices}
     names = ", ".join(labels.get(gpu, gpu) for gpu in booking.gpus)
@@ -150,9 +148,7 @@ def unbook(context: ToolContext, order: Order) -> PlannedAction:
     return PlannedAction(
         words.text("End booking {n}", n=number), effect, (number, booking), carry_out,
         ((words.text("Command"), f"gpudeck reserve cancel {number}"),),
-        buttons=Buttons(
-            phrase("End booking {n}", n=number), phrase("Keep booking {n}", n=number)
-        ),
+        buttons=Buttons(phrase("End booking {n}", n=number), phrase("Keep booking {n}", n=number)),
     )  # fmt: skip
 
 

@@ -163,10 +163,14 @@ def _plan(found: Sequence[Finding], words: Words) -> PlannedAction:
         carry_out,
         tuple((caption, phrases.plain(text, 400)) for caption, text in details),
         sealed=True,
-        buttons=Buttons(
-            phrase_count("Move {n} item to the trash", "Move {n} items to the trash", len(found)),
-            phrase_count("Keep {n} item", "Keep {n} items", len(found)),
-        ),
+        buttons=_buttons(len(found)),
+    )
+
+
+def _buttons(n: int) -> Buttons:
+    return Buttons(
+        phrase_count("Move {n} item to the trash", "Move {n} items to the trash", n),
+        phrase_count("Keep {n} item", "Keep {n} items", n),
     )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from PySide6.QtCore import QPoint, QRect
 
-from gpudeck.app.assistant.requests import Ask, FinishedAnswer, WakeDaemon
+from gpudeck.app.assistant.requests import Ask, FinishedAnswer
 from gpudeck.app.language import texts
 from gpudeck.app.widgets import theme
 from gpudeck.assistant.answers.steps import manual_step, page_step, steps_of
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.query.rows import Note, Rows
-from gpudeck.assistant.query.steps import StartDaemon, Step
+from gpudeck.assistant.query.steps import Step
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.units import GIB
 from tests.gui import snapshots
@@ -72,14 +72,6 @@ def test_a_quotation_of_the_manual_leads_to_its_section(fed: Fed) -> None:
     sheet.leave()
     page.click()
     assert sheet.text.verticalScrollBar().value() == 0
-
-
-def test_a_stopped_daemon_is_started_by_a_button_and_asked_again(fed: Fed) -> None:
-    answered(fed, Step(phrase("Start the daemon"), StartDaemon()))
-    fed.window.assistant.view.messages.views[-1].steps.buttons[0].click()
-    assert fed.asked == [WakeDaemon()]
-    fed.reply(WakeDaemon())
-    assert isinstance(fed.asked[-1], Ask) and fed.asked[-1].text == "why?"
 
 
 def test_steps_stand_within_a_narrow_window(fed: Fed) -> None:

@@ -317,3 +317,22 @@ def test_the_welcome_page_is_shown_once_and_tray_and_compact_strip_close_with_th
     assert "GPU Deck\n" in desktop.tray.icon.toolTip()
     window.status.compact.click()
     assert not desktop.compact.isVisible()
+
+
+def test_a_question_starts_a_daemon_that_was_stopped(desktop, qtbot):
+    window = desktop.window
+    qtbot.waitUntil(lambda: window.state.snapshot is not None, timeout=PATIENCE_MS)
+    window.show_page("assistant")
+    view = window.assistant.view
+
+    def answered() -> None:
+        qtbot.waitUntil(lambda: not view.conversation.busy, timeout=PATIENCE_MS)
+
+    view.composer.happened.click()
+    answered()
+    desktop.feed.stop()  # which would start it again
+    with Client(start=False) as client:
+        client.stop_daemon()
+    view.composer.happened.click()
+    answered()
+    assert "The queue is open" in view.conversation.messages[-1].text
