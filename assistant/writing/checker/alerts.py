@@ -29,7 +29,12 @@ def with_alerts(tokens: list[Token], of: Known) -> list[Token]:
             start -= 1
         found = _alert(tokens, start, i, of)
         if len(found) == 1:
-            shown[start : i + 1] = [Token("subject", "alert", subjects=found)]
+            rest = [t.text for t in tokens[i + 1 : i + 2]]
+            rule = rest in (["for"], ["about"]) and any(
+                _describes(t) for t in tokens[i + 2 : i + 3]
+            )
+            end = i + 1 + 2 * (rule and not any(t.text == "of" for t in tokens[i + 3 : i + 4]))
+            shown[start:end] = [Token("subject", "alert", subjects=found)]
     return shown
 
 

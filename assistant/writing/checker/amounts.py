@@ -8,10 +8,17 @@ from gpudeck.assistant.writing.checker import lexicon
 from gpudeck.assistant.writing.checker.clauses import Clause, Refused, by_kind, owners
 from gpudeck.assistant.writing.checker.groups import everyone
 from gpudeck.assistant.writing.checker.known import Known
+from gpudeck.assistant.writing.checker.lengths import is_within
 from gpudeck.assistant.writing.checker.states import holds
 from gpudeck.assistant.writing.checker.tokens import Token
 
 _STILL = lexicon.words("still already now currently just not")
+_BOUNDS = {
+    "no more than": "<=", "no fewer than": ">=", "no less than": ">=", "more than": ">",
+    "fewer than": "<", "less than": "<", "over": ">", "under": "<", "at most": "<=",
+    "at least": ">=",
+}  # fmt: skip
+"""The words that bound a count, and what they say of it."""
 _COUNTED = lexicon.words("ran running starting queued done failed cancelled lost")
 """Claims of jobs whose numbers are facts; other numbers are those of the facts that fit."""
 KINDS = {
@@ -29,42 +36,65 @@ def check_amount(clause: Clause, place: int, claim: str, negated: bool, of: Know
         if (token.kind == "word" and token.text in lexicon.TOTAL - {"neither"})
         or is_count(clause, i)
     ]
-    found = [i for i in found if not _is_adverb(clause, i)]
+    bound, bounding = _bound_before(clause, found[-1]) if found else ("=", set[int]())
+    found = [i for i in found if not _is_adverb(clause, i) and i not in bounding]
     if not found:
         return False
+    clause.used |= bounding | set(found)
     kind = KINDS.get(claim, "job")
-    amount, text = clause.tokens[found[-1]], clause.tokens[found[-1]].text
+    text = clause.tokens[found[-1]].text
     domain, members = everyone(of, kind), _members(clause, kind, claim, of)
-    named = owners(clause, place).get(kind, frozenset()) & {
-        s for t in clause.tokens for s in t.subjects
-    }
-    clause.used |= set(found)
     denied = [i for i in found[:-1] if clause.tokens[i].text in ("no", "none", "nothing")]
     require(not denied, "it denies a count, which cannot be checked")
     refused = f"it says '{text} … {clause.tokens[place].text}', which no fact says"
     undecided = any(holds(of, s, claim) is None for s in domain)
-    if claim == "ran" and clause.tokens[place - 1].text == "that" and amount.number is not None:
-        require(amount.number in {fact.value for fact in of.of("jobs", "ran")}, refused)
-        return True
     if text == "only":
-        if named:
+        spoken = frozenset[str]().union(*(t.subjects for t in clause.tokens))
+        if named := owners(clause, place).get(kind, frozenset()) & spoken:
             require(not undecided and (domain - members if negated else members) == named, refused)
         return bool(named)
     if text in ("all", "every", "each", "both"):
         require(text == "all" and negated, refused)  # others are subjects, see `references`
         require(0 < len(members) < len(domain) and not undecided, refused)
+    elif text == "majority":
+        require(not negated and 2 * len(members) > len(domain), refused)
     elif text in ("no", "none", "nothing"):
         require(not members and not undecided and not negated, refused)
         require(kind != "alert" or bool(domain), refused)
+    elif claim == "ran" and clause.tokens[place - 1].text == "that":
+        require(clause.tokens[found[-1]].number in _ran(of), refused)
     else:
-        if len(found) > 1 and clause.tokens[found[-2] + 1].text == "of":
-            totals = {len(domain), *(fact.value for fact in of.of("jobs", "ran"))}
-            require(amount.number in totals, refused)
-            amount = clause.tokens[found[-2]]
-        rest = len(domain) - len(members)
-        right = not undecided and amount.number == rest if negated else None
-        require(_is_number(clause, amount, claim, members, of) if right is None else right, refused)
+        amount = _amount(clause, found, of, len(domain), refused)
+        if negated:
+            right = not undecided and amount.number == len(domain) - len(members)
+        elif bound != "=":
+            right = is_within(len(members), float(amount.number or 0), "", bound)
+        else:
+            right = _is_number(clause, amount, claim, members, of)
+        require(right and not (negated and bound != "="), refused)
     return True
+
+
+def _amount(clause: Clause, found: list[int], of: Known, whole: int, refused: str) -> Token:
+    """Return the number of a count, of `two of three` the first; the other must be the whole."""
+    amount = clause.tokens[found[-1]]
+    if len(found) < 2 or clause.tokens[found[-2] + 1].text != "of":
+        return amount
+    require(amount.number in {whole, *_ran(of)}, refused)
+    return clause.tokens[found[-2]]
+
+
+def _ran(of: Known) -> set[object]:
+    return {fact.value for fact in of.of("jobs", "ran")}
+
+
+def _bound_before(clause: Clause, place: int) -> tuple[str, set[int]]:
+    """Return what the words before a count say of it, and their places: `no more than 3`."""
+    before = " ".join(token.text for token in clause.tokens[:place])
+    for words, bound in _BOUNDS.items():
+        if clause.tokens[place].number is not None and re.search(rf"(?:^| ){words}$", before):
+            return bound, set(range(place - words.count(" ") - (words[:3] != "at "), place))
+    return "=", set()
 
 
 def _members(clause: Clause, kind: str, claim: str, of: Known) -> frozenset[str]:
@@ -146,6 +176,10 @@ def check_existence(clause: Clause, of: Known) -> None:
             members -= {"cpu"}
         if is_given(clause, place, of):
             continue
+        if token.text == "no" and clause.has(set(lexicon.COMPARATIVES)):
+            continue
+        if place and clause.tokens[place - 1].text in ("needs", "need", "requires", "wants"):
+            raise Refused(f"it says {token.text!r}, which no fact says")
         if place and clause.tokens[place - 1].text == "on" and clause.has({"running", "run"}):
             members = frozenset(having(of, "device", "held"))
         if len(members) != (token.number or 0):

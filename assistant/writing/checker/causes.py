@@ -109,12 +109,17 @@ def _raised(cause: Clause, given: str, of: Known) -> bool:
     """Return True if the text of an alert says what a clause says of a job: `Job 64 failed`."""
     said = [f"{_name(of, s)} {given}" for token in cause.tokens for s in token.subjects]
     texts = [fact for fact in of.facts if fact.name.endswith(".text")]
-    return any(_says(fact, words) for fact in texts for words in said)
+    quoted = any(fact in texts for t in cause.tokens if t.kind == "value" for fact in t.facts)
+    return quoted or any(_says(fact, words) for fact in texts for words in said)
 
 
 def _counts(cause: Clause, of: Known, jobs: frozenset[str]) -> bool:
     """Return True if a reason counts devices as the reason of every job does: `3 free`."""
-    counts = [token.number for token in cause.tokens if token.number is not None]
+    counts = [
+        token.number
+        for i, token in enumerate(cause.tokens)
+        if token.number is not None and (not i or cause.tokens[i - 1].text != "of")
+    ]
     reasons = [fact for job in jobs for fact in of.of(job, "reason")]
     return bool(counts and reasons) and all(
         _says(fact, f"{count} free") for fact in reasons for count in counts

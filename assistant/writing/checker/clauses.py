@@ -13,7 +13,7 @@ from gpudeck.assistant.writing.checker.known import Known
 from gpudeck.assistant.writing.checker.tokens import Token
 
 _JOINTS = lexicon.words("and but while whereas although though which so if")
-_OVER = lexicon.words("finishes ends releases frees stops leaves completes")
+_OVER = lexicon.words("started starts finishes ends releases frees stops leaves completes")
 _ENDED = ("done", "ended", "idle", "cleared")
 _OF = lexicon.words("of on for from")
 _ARTICLES = frozenset(["the", "a", "an"])

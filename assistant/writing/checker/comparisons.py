@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpudeck.assistant.facts import FIELDS_SPAN
 from gpudeck.assistant.writing.checker import lexicon
 from gpudeck.assistant.writing.checker.clauses import Clause, Refused, kind_of, owners
+from gpudeck.assistant.writing.checker.groups import everyone
 from gpudeck.assistant.writing.checker.known import VALUE, Known
 from gpudeck.assistant.writing.checker.lengths import in_base_unit, step_of
 from gpudeck.assistant.writing.checker.operands import Operand, gap_after, operands, same_kind
@@ -16,6 +17,8 @@ _TWICE = lexicon.words("twice double")
 def check_comparisons(clause: Clause, of: Known) -> None:
     """Check every comparing word of a clause. Raises Refused."""
     for place, word in list(clause.words()):
+        if place in clause.used and clause.tokens[place].number is None and _bounds(clause, place):
+            continue
         if word in _TWICE and clause.has(lexicon.words("more less")):
             continue  # `more than twice`
         if word in lexicon.COMPARATIVES:
@@ -28,6 +31,12 @@ def check_comparisons(clause: Clause, of: Known) -> None:
             _check_bound(clause, place, of)
         elif word == "close to limit":
             _check_near_limit(clause, place, of)
+
+
+def _bounds(clause: Clause, place: int) -> bool:
+    """Return True for the `more` of `no more than 3 GPUs`, which `amounts` checked."""
+    after = clause.tokens[place + 1 : place + 3]
+    return [t.text for t in after[:1]] == ["than"] and after[-1].number is not None
 
 
 def _compare(clause: Clause, place: int, how: lexicon.Comparative, of: Known) -> None:
@@ -55,15 +64,22 @@ def _compares_all(clause: Clause, place: int, how: lexicon.Comparative, of: Know
     rest = [token.text for token in clause.tokens[place + 1 : place + 4]]
     if clause.tokens[0].text == "no" and clause.tokens[1].text in lexicon.NOUNS:
         _check_none(clause, place, how, of)
-    elif rest == ["of", "the", "two"]:
+    elif rest == ["of", "the", "two"] or _is_the_one_of_two(clause, place, of):
         _check_best(clause, place, how, of)
-        clause.used.add(place + 3)
+        clause.used |= {i for i, text in clause.words() if i == place + 3 and text == "two"}
     elif _any_other(clause, place):
         fields = how.fields or {b.field for c in (clause, clause.before) if c for b in c.values}
         _check_best(clause, place, how._replace(fields=frozenset(fields)), of)
     else:
         return False
     return True
+
+
+def _is_the_one_of_two(clause: Clause, place: int, of: Known) -> bool:
+    """Return True for `the hotter GPU`, where there are two."""
+    before, after = clause.tokens[max(0, place - 1) : place], clause.tokens[place + 1 : place + 2]
+    kind = lexicon.NOUNS.get(after[0].text, "") if after else ""
+    return [t.text for t in before] == ["the"] and bool(kind) and len(everyone(of, kind)) == 2
 
 
 def _is_so(left: float, right: float, sign: int, twice: bool, denied: bool) -> bool:
@@ -132,7 +148,8 @@ def _within_a_check(clause: Clause, place: int, sign: int) -> bool:
     """Return True for `0.03 is above the 0.001 allowed`, two values of one check, if it is so."""
     before = [i for i, t in enumerate(clause.tokens[:place]) if t.kind == "value"][-1:]
     after = [i for i, t in enumerate(clause.tokens) if t.kind == "value" and i > place][:1]
-    if not before and after and clause.has({"error"}):
+    error = clause.has({"error"}) or "error" in clause.words_before()
+    if not before and after and error:
         return _is_error(clause, after[0], sign)
     for one, other in zip(before, after, strict=False):
         left, right = clause.tokens[one], clause.tokens[other]

@@ -26,14 +26,15 @@ def with_lists(tokens: list[Token]) -> list[Token]:
     if len(subjects) != 1:
         return tokens
     at, group = subjects[0]
-    ordered = sorted(group.subjects, key=lambda s: int(re.sub(r"\D", "", s) or 0))
-    named = [int(n) for n in re.findall(r"\d+", group.text)]
+    kind = re.sub(r"\d", "", min(group.subjects))
+    numbers = re.findall(r"\d+", group.text) or sorted(s.removeprefix(kind) for s in group.subjects)
+    ordered = [f"{kind}{number}" for number in numbers]
     values = [i for i, t in enumerate(tokens) if t.kind == "value" and i > at]
     listed = len(values) == len(ordered) and all(
         [t.text for t in tokens[i + 1 : j]] in ([","], ["and"], [",", "and"])
         for i, j in pairwise(values)
     )
-    if not listed or named != sorted(named):
+    if not listed or set(ordered) != group.subjects:
         return tokens
     shown = list(tokens)
     for i, subject in reversed(list(zip(values, ordered, strict=True))):
@@ -102,10 +103,12 @@ def with_only_one(tokens: list[Token], of: Known) -> list[Token]:
     return shown
 
 
+_DESCRIBED = re.compile(r"[a-z]+ [a-z]+$|[a-z]+\d+ and ")
+"""The text of subjects that a sentence describes instead of naming them."""
 _DETERMINERS = lexicon.words("the all both its these those")
 _ADJECTIVES = {
     "idle": "idle", "busy": "busy", "running": "running", "failed": "failed", "lost": "lost",
-    "cancelled": "cancelled", "cleared": "cleared",
+    "cancelled": "cancelled", "cleared": "cleared", "successful": "succeeded",
     "free": "idle", "unused": "idle", "active": "lasts", "open": "lasts", "finished": "done",
     "completed": "done", "waiting": "queued", "queued": "queued",
 }  # fmt: skip
@@ -150,12 +153,32 @@ def with_described(tokens: list[Token], of: Known) -> list[Token]:
     return shown
 
 
+def with_ranked(tokens: list[Token], of: Known) -> list[Token]:
+    """Replace `the two hottest GPUs` by these, the hottest first."""
+    shown = list(tokens)
+    for i in range(len(tokens) - 4, -1, -1):
+        first, one, other, noun = tokens[i : i + 4]
+        count, rank = (one, other) if one.number is not None else (other, one)
+        kind = lexicon.NOUNS.get(noun.text, "")
+        how = lexicon.SUPERLATIVES.get(rank.text)
+        if first.text != "the" or count.number is None or how is None or not kind:
+            continue
+        values = {s: of.value(s, field) for s in everyone(of, kind) for field in how.fields}
+        known = {s: how.sign * v for s, v in values.items() if isinstance(v, int | float)}
+        best = sorted(known, key=lambda s: -known[s])
+        number = count.number
+        if len(known) == len(values) > number and known[best[number - 1]] > known[best[number]]:
+            name = " and ".join(best[:number])
+            shown[i : i + 4] = [Token("subject", name, subjects=frozenset(best[:number]))]
+    return shown
+
+
 def with_equal(tokens: list[Token]) -> list[Token]:
     """Read `the idle GPUs are GPU 5 and GPU 6` as the GPUs, or as no word if these are others."""
     shown = list(tokens)
     for i in range(len(tokens) - 3, -1, -1):
         first, verb, second = tokens[i : i + 3]
-        described = first.kind == "subject" and first.text.split()[0] in _ADJECTIVES
+        described = first.kind == "subject" and bool(_DESCRIBED.match(first.text))
         if described and verb.text in ("is", "are") and are_alike(first, second):
             equal = first.subjects == second.subjects
             shown[i : i + 3] = [second] if equal else [Token("word", "unequal")]

@@ -16,6 +16,8 @@ _HOLDS = lexicon.words(
     "has takes took blocks blocked blocking keeps"
 )
 
+_HELD = lexicon.words("held used occupied took blocked")
+
 
 def check_listed(clause: Clause, of: Known) -> None:
     """Check the subjects of `Two GPUs are idle: GPU 5 and GPU 6`. Raises Refused."""
@@ -98,6 +100,8 @@ def check_holding(clause: Clause, of: Known) -> None:
         if text not in _HOLDS or len(pair) < 2 or set(pair[0]) != {"job"} or not devices:
             continue
         denied = {i for i, word in clause.words() if word in lexicon.NEGATIONS and i < place}
+        if text in _HELD and not clause.has({"has", "have", "is", "are"}):
+            continue  # of the past, `subjects` checks on what devices the job was
         for device in devices:
             said = " ".join(fact.said for fact in of.of(device, "holder"))
             held = all(re.search(rf"\b{job.removeprefix('job')}\b", said) for job in pair[0]["job"])

@@ -37,7 +37,7 @@ _LIST = rf"\d{{1,18}}(?:(?:,? and |, | to | or ){_AMOUNT}\d{{1,18}})*"
 
 NAMED = re.compile(
     rf"\b(?:(?P<replay>REPLAY )?GPUs? ?(?P<gpu>{_LIST})|(?P<cpu>CPU)"
-    rf"|jobs? ?#?(?P<job>{_LIST})|alerts? (?P<alert>{_LIST}))(?![\w.-]*\d)\b",
+    rf"|jobs? ?#?{_AMOUNT}(?P<job>{_LIST})|alerts? (?P<alert>{_LIST}))(?![\w.-]*\d)\b",
     re.IGNORECASE,
 )
 
@@ -157,11 +157,11 @@ def _phrases(words: str) -> Iterable[str]:
 def _models(name: str) -> Iterable[str]:
     """Return the ends of the name of a device by which people call it: rtx 4090 and 4090."""
     words = name.split()
-    return (
+    return tuple(
         " ".join(words[i:])
         for i in range(1, len(words))
         if re.search(r"[a-z].*\d|\d{3}", " ".join(words[i:]))
-    )
+    ) + tuple(word for word in words[1:-1] if re.fullmatch(r"[a-z]+\d+", word))
 
 
 def plain(text: str) -> str:

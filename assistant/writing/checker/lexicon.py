@@ -54,10 +54,10 @@ FIELD_WORDS = _table(
         "progress": "progress through finished% done% complete% completed%",
         "used.share": "share",
         "mem_share": "full%",
-        "free_share": "free available remaining",
+        "free_share": "free available remaining%",
         "power_share": "limit power",
-        "left_share": "left remaining remains remain",
-        "code": "status",
+        "left_share": "left% remaining%",
+        "code": "status statuses",
         "mem_used used.memory process": "used use uses using usage occupies occupied allocated"
         " holds hold held took take takes needs needed",
         "mem_free": "free available left remaining",
@@ -152,7 +152,7 @@ STATES = {
 
 NEGATIONS = words("not never n't cannot hardly without neither nor") | {"no longer", "yet to"}
 CAUSES = words("because since as due")
-TOTAL = words("all every each both neither no none nothing only")
+TOTAL = words("majority all every each both neither no none nothing only")
 NOUNS = {
     "job": "job", "jobs": "job", "gpu": "device", "gpus": "device", "device": "device",
     "devices": "device", "card": "device", "cards": "device", "alert": "alert", "alerts": "alert",

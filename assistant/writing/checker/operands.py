@@ -49,8 +49,9 @@ def _not_told(
 ) -> Operand | None:
     """Return the second operand where the text names no value of a fact for it."""
     others = [t for t in clause.tokens[place + 1 :] if t.kind == "subject"]
-    if not others and not clause.has({"than"}) and clause.before is not None:
-        others = _compared(clause.before)
+    if not others and not clause.has({"than"}):
+        clauses = (clause.before, clause.after)
+        others = next((found for at in clauses if at and (found := _compared(at))), [])
     if gap_after(clause, place) is not None:
         if others:
             return _of_one(of, others[0].subjects, fields, left[1] if left else "")

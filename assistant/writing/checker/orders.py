@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from gpudeck.assistant.writing.checker import lexicon
 from gpudeck.assistant.writing.checker.amounts import require
@@ -15,6 +16,7 @@ from gpudeck.assistant.writing.checker.states import holds
 _BEFORE = lexicon.words("before ahead")
 _BEHIND = lexicon.words("behind after")
 _ACTING = lexicon.words("ran run running took lasted waited waiting waits")
+_STARTS = lexicon.words("started ran run running")
 _ENDINGS = {
     w for w, s in lexicon.STATES.items() if s in ("done", "succeeded", "failed", "ended", "lost")
 }
@@ -111,7 +113,7 @@ def _is_in_order(clause: Clause, place: int) -> bool:
     ended = any(t in _ENDINGS for t in first)
     if clause.tokens[place].text == "before":
         return not ended
-    waited = "started" in first and any(t.startswith("wait") for t in last)
+    waited = any(t in _STARTS for t in first) and any(t.startswith("wait") for t in last)
     return not waited and not (ended and any(t in _ACTING | _ENDINGS for t in last))
 
 
@@ -132,6 +134,11 @@ def check_rank(clause: Clause, of: Known) -> None:
         after = clause.tokens[place + 1].text if place + 1 < len(clause.tokens) else ""
         length = [t.kind for t in clause.tokens[place + 1 : place + 2]] == ["value"]
         require(text not in _FIRST or not (length or after == "queued"), refused)
+        alerts = [t.subjects for t in clause.tokens[place + 1 : place + 2] if after == "alert"]
+        if alerts:
+            require(sorted(alerts[0]) == _best(of, everyone(of, "alert"), "raised", text), refused)
+            clause.used.add(place)
+            continue
         states = [s for t in clause.tokens if (s := lexicon.STATES.get(t.text, "")) in _EVENTS]
         noun = lexicon.NOUNS.get(after) == "job" or after in ("", "to", "of", "one")
         if not noun or not (after or states):
@@ -146,9 +153,13 @@ def _ranked(of: Known, claim: str, rank: str) -> list[str]:
     """Return the job that a state began first or last for; none if that is not known of all."""
     reached = "ended" if claim == "done" else claim
     jobs = [job for job in everyone(of, "job") if holds(of, job, reached)]
-    moments = {job: of.value(job, _EVENTS[claim]) for job in jobs}
-    known = {job: v for job, v in moments.items() if isinstance(v, int | float)}
+    return _best(of, jobs, _EVENTS[claim], rank)
+
+
+def _best(of: Known, subjects: Iterable[str], field: str, rank: str) -> list[str]:
+    moments = {subject: of.value(subject, field) for subject in subjects}
+    known = {subject: v for subject, v in moments.items() if isinstance(v, int | float)}
     if not known or len(known) < len(moments):
         return []
     best = (min if rank in _FIRST else max)(known.values())
-    return [job for job, moment in known.items() if moment == best]
+    return [subject for subject, moment in known.items() if moment == best]

@@ -8,6 +8,22 @@ from __future__ import annotations
 from gpudeck.assistant.writing.checker import phrase_parts as parts
 
 ROWS: tuple[tuple[str, ...], ...] = (
+    ("has been idle", r"(?:is|are|has been|have been) free(?= for (?:[a-z]+ )*\d)"),
+    ("is unknown", r"(?:is|are) missing"),
+    ("draws", r"(?:is |are )?pulling|pulls"),
+    ("and is idle", r"and (?:has )?nothing to do"),
+    ("no jobs are running", r"all (?:is|was) quiet"),
+    (
+        r"\g<d> has been idle for \g<v>",
+        r"it(?:[’']s| has| is) (?:been )?(?P<v>[\w ]+?) since (?P<d>GPU \d+|the (?:GPU|CPU))"
+        r" was (?:last )?(?:in use|used|busy)",
+    ),
+    ("no NVIDIA GPU found", r"(?:the|this) (?:machine|computer|system) has no (?:NVIDIA )?GPU"),
+    ("drew", r"pulled"),
+    ("is busy", r"(?<=gpus )(?:is|are) active"),
+    ("is", r"runs(?= (?:hottest|coolest|busiest)\b)"),
+    ("is nearly full", r"(?:is|are) (?:close to |nearly |almost )?exhausted"),
+    ("is at", r"(?:dropped|cooled|sank|went down|came down)(?: back)? to(?= \d)"),
     # devices
     (
         "is idle",
@@ -19,8 +35,8 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ),
     (
         r"\g<d> is not held",
-        r"no jobs? (?:is running|are running|runs?) on (?P<d>(?:GPU \d+|the (?:GPU|card|CPU)"
-        r"|it)\b)",
+        r"no jobs? (?:(?:is|are) (?:running on|using|holding)|runs? on|uses?)"
+        r" (?P<d>GPU \d+(?:(?:,|,? and|,? or) GPU \d+)*|(?:the (?:GPU|card|CPU)|it)\b)",
     ),
     ("both GPUs are idle", r"neither (?:of the )?(?:gpu|card)s? (?:is|are) in use"),
     ("idle is", r"nobody (?:is using|uses|is on)"),
@@ -30,7 +46,11 @@ ROWS: tuple[tuple[str, ...], ...] = (
         r"(?:is|are|has been|have been) (?:at work|working|computing"
         r"|under (?:[a-z]+ )?load)(?! (?:on|for|by)\b)",
     ),
-    (r"\g<n> is busy", r"(?P<n>(?:gpu|card)s?(?: \d+)?) (?:is|are) (?:fully used|in use)(?! by\b)"),
+    (
+        r"\g<n> is busy",
+        r"(?<!of )(?P<n>(?:gpu|card)s?(?: [\d ,and]*\d)?) (?:is|are) (?:being )?"
+        r"(?:fully used|in use|used)(?! (?:by|at|for|to)\b)",
+    ),
     (
         "held by",
         r"(?:held|used|occupied|taken|in use|reserved|claimed|(?:kept )?busy) by(?= jobs?\b)",
@@ -52,7 +72,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "is not held",
-        r"is (?:not (?:held|used)|unused) by (?:a|any) job",
+        r"(?:is not|isn't) (?:held|used|reserved) by (?:a|any) job|is unused by (?:a|any) job",
         r"(?:is held by|has) no job|held by nobody",
         r"(?:that|which) is (?:no|not a) job",
         r"(?:(?:and|but|although|though|while) )?no job holds (?:it|one)",

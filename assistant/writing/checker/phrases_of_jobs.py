@@ -8,6 +8,25 @@ from __future__ import annotations
 from gpudeck.assistant.writing.checker import phrase_parts as parts
 
 ROWS: tuple[tuple[str, ...], ...] = (
+    ("finished", r"wrapped up"),
+    ("CUDA out of memory", r"(?:it )?ran out of (?:CUDA|GPU) memory"),
+    ("is doing", r"is in progress"),
+    ("the throttling alert", r"the throttling(?! alert)"),
+    ("over the time", r"during the (?:run|job)"),
+    ("immediately", r"right away|straight away|at once"),
+    ("so", r"which is why|that is why|for this reason"),
+    (
+        "did not pass",
+        r"(?:did not|didn't|does not) (?:meet|keep|reach) (?:its|the) (?:\w+ )?(?:target|tolerance)"
+        r"(?: of \d\S+)?",
+    ),
+    ("finish", r"wrap up"),
+    ("verdict pass", r"passing verdict"),
+    ("lost", r"disappeared|vanished"),
+    ("waited", r"(?:was|were|kept|had been) waiting(?= for \d)"),
+    ("was about", r"concern(?:s|ed)(?= (?:GPU|job)\b)"),
+    ("", r"earlier,"),
+    ("", r"is (?:not (?:a|an)|no) (?:concern|problem|issue)"),
     # jobs
     (r"jobs \g<a> to \g<b>", r"job (?P<a>\d+) to job (?P<b>\d+)"),
     (r"has running-for \g<n>", r"(?:was )?started (?P<n>(?:[a-z]+ ){0,3}\d[\w ]*?) ago"),
@@ -15,7 +34,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     (
         "it",
         r"(?:the|this) (?:run|task|measurement|experiment|training)(?= (?:took|ran|needed"
-        r"|lasted|ended|finished|failed|passed|was|is|has|used)\b)",
+        r"|lasted|ended|finished|failed|passed|was|is|has|used|hit|reached)\b)",
     ),
     ("not busy", r"not under (?:[a-z]+ )?load"),
     ("unprovable", rf"{parts.CANNOT} (?:start|run|begin) after(?= job)"),
@@ -157,7 +176,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     # the queue
     (
         "because the queue is paused",
-        r"(?:until|once|when|as soon as) the queue (?:goes on|is (?:resumed|opened again))",
+        r"(?:until|once|when|before|as soon as) the queue (?:goes on|is (?:resumed|opened again))",
         r"while the queue (?:is paused|stands still)",
     ),
     ("is not paused", r"(?<=queue )(?:goes on|is open|is moving|moves)"),

@@ -14,14 +14,14 @@ ROWS: tuple[tuple[str, ...], ...] = (
         r", close to the total of \g<v>",
         rf",? ?(?:nearly|almost) (?:all of )?the (?:full|entire|whole|total) (?P<v>{parts.V})",
     ),
+    ("is", r"equals"),
+    ("took", r"came in at"),
+    (r"\g<a> \g<u> of \g<b> \g<u>", r"(?P<a>\d[\d.]*) (?:out )?of (?P<b>\d[\d.]*) (?P<u>[GM]iB|W)"),
+    ("together", r"total(?= (?:energy|power|memory)\b[^.]*\b(?:both|all|GPUs)\b)"),
     ("together", r"in total|all in all"),
     (r"no less than \g<v>", rf"(?P<v>{parts.V}) or (?:more|higher|longer|above|over)"),
     (r"no more than \g<v>", rf"(?P<v>{parts.V}) or (?:less|lower|shorter|below|under)"),
     ("throughout", r"all the time|the (?:whole|entire) time"),
-    (
-        r", the highest was \g<v>",
-        rf"down from (?:(?:a|its|the) (?:peak|high|maximum) of )?(?P<v>{parts.V})",
-    ),
     ("against", r"vs\.?|versus|compared (?:to|with)(?= \d)"),
     (
         "chosen by auto",
@@ -60,14 +60,14 @@ ROWS: tuple[tuple[str, ...], ...] = (
         rf"(?:(?:is|was|has|have) )?(?:cooled|come|gone|went|dropped|fallen|fell|sunk|sank"
         rf"|decreased|down)"
         rf" ?(?:back )?(?:down )?from (?:(?:its|a|the) (?:peak|high"
-        rf"|maximum)(?: of)? )?(?P<a>{parts.V}) to (?P<b>{parts.V})",
+        rf"|maximum)(?: of)? )?(?P<a>{parts.V}) (?:down )?to (?P<b>{parts.V})",
     ),
     (
         r"was at the lowest \g<a> and is at \g<b>",
         rf"(?:(?:is|was|has|have) )?(?:warmed|heated|come|gone|went|climbed|risen|rose|grown"
         rf"|grew|increased|up)"
         rf" ?(?:up )?from (?:(?:its|a|the) (?:low"
-        rf"|minimum)(?: of)? )?(?P<a>{parts.V}) to (?P<b>{parts.V})",
+        rf"|minimum)(?: of)? )?(?P<a>{parts.V}) (?:up )?to (?P<b>{parts.V})",
     ),
     (
         "is at",
@@ -80,8 +80,12 @@ ROWS: tuple[tuple[str, ...], ...] = (
         r"(?:after|following) (?:a|its|the) (?P<s>peak|maximum|mean|average|minimum) of",
     ),
     (
-        "after the highest of",
-        r"(?:down|up)? ?from (?:its|a|the) (?:peak|high|maximum|top)(?: value)? of",
+        ", the highest was",
+        r"(?:(?:down|up) )?from (?:its|a|the) (?:peak|high|maximum|top)(?: value)? of",
+    ),
+    (
+        r", the highest was \g<v>",
+        rf"down from (?:(?:a|its|the) (?:peak|high|maximum) of )?(?P<v>{parts.V})",
     ),
     ("the highest of", r"(?:a|its|the) (?:high|top|record) of"),
     ("the lowest of", r"(?:a|its|the) low of"),

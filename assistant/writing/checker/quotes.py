@@ -24,7 +24,7 @@ _REASONS = re.compile(r"\.(?:reason|text|choice|paused|any|result|note|use)$")
 def content(text: str) -> tuple[str, ...]:
     """Return the words of a text that a quotation must keep."""
     found = (w for w in _WORD.findall(plain(text).lower()) if w not in _EMPTY)
-    return tuple(str(lexicon.NUMERALS.get(word, word)) for word in found)
+    return tuple(str(lexicon.NUMERALS.get(w, "needs" if w == "requires" else w)) for w in found)
 
 
 def quoted(clause: Clause, of: Known, who: Owners) -> Fact | None:
@@ -33,6 +33,9 @@ def quoted(clause: Clause, of: Known, who: Owners) -> Fact | None:
     if len(spoken) < 2 and not (clause.is_cause() and spoken):
         return None
     values = [token for token in clause.tokens if token.kind == "value"]
+    if any(token.bound != "=" for token in values):
+        return None
+    quoting = dict[str, Fact]()
     for fact in of.facts:
         if not all(fact in value.facts for value in values):
             continue
@@ -47,7 +50,10 @@ def quoted(clause: Clause, of: Known, who: Owners) -> Fact | None:
         if clause.is_cause() and not is_reason(fact):
             continue
         if _within(words, content(f"{fact.text}")):
-            return fact
+            quoting[fact.subject] = fact
+            named = who.get(kind_of(fact.subject), frozenset())
+            if named <= quoting.keys() or fact.subject.startswith("alert"):
+                return fact
     return None
 
 

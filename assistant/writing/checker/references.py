@@ -17,6 +17,7 @@ from gpudeck.assistant.writing.checker.groups import (
     with_lists,
     with_only_one,
     with_others,
+    with_ranked,
     without_all,
     without_both,
 )
@@ -30,7 +31,8 @@ _NAMED_JOBS = {("job", 1), ("jobs", 1), ("jobs", 2)}
 
 def resolve(found: Sequence[Token], of: Known) -> list[Token]:
     """Return the tokens with groups and descriptions as subjects."""
-    tokens = _with_names(_without_denied_counts(list(found)))
+    tokens = _with_names(_with_most(_without_denied_counts(list(found))))
+    tokens = with_ranked(tokens, of)
     tokens = with_described(with_others(with_only_one(tokens, of), of), of)
     tokens = with_alerts(with_groups(_with_wholes(tokens, of)), of)
     tokens = with_equal(with_counted_names(tokens))
@@ -38,6 +40,16 @@ def resolve(found: Sequence[Token], of: Known) -> list[Token]:
         if token.text == "but" and tokens[i - 1].kind == "subject" and tokens[i + 1].number:
             tokens[i] = Token("word", f"but {tokens[i + 1].text}")  # no word that can be checked
     return _with_pairs(_with_ranges(with_lists(without_both(without_all(tokens)))))
+
+
+def _with_most(tokens: list[Token]) -> list[Token]:
+    """Read `most of the jobs` as the word `majority`."""
+    shown = list(tokens)
+    for i in range(len(tokens) - 4, -1, -1):
+        texts = [token.text for token in tokens[i : i + 4]]
+        if texts[:3] == ["most", "of", "the"] and texts[3] in lexicon.NOUNS:
+            shown[i : i + 4] = [Token("word", "majority")]
+    return shown
 
 
 def _without_denied_counts(tokens: list[Token]) -> list[Token]:

@@ -63,7 +63,11 @@ def _complete_front(clauses: list[Clause]) -> None:
     front, rest = clauses[:2]
     named = [t for t in front.tokens if t.kind == "subject"]
     subjects = [t for t in rest.tokens if t.kind == "subject"][:1]
-    if not named and subjects:
+    stats = [t for t in front.tokens if t.text in lexicon.STAT_WORDS]
+    if stats and not any(t.kind == "value" for t in front.tokens):
+        rest.tokens += stats[-1:]  # `at its peak, GPU 0 drew 700 W`
+        front.used |= {i for i, t in enumerate(front.tokens) if t in stats}
+    elif not named and subjects:
         tense = [Token("word", "will")] if rest.has(lexicon.FUTURE) else []
         front.tokens[:0] = [*subjects, *tense]
         rest.fronted = True
@@ -142,7 +146,7 @@ def _check_only(clause: Clause, of: Known) -> None:
             continue
         noun = lexicon.NOUNS[clause.tokens[place + 1].text]
         who = owners(clause, place).get(noun, frozenset())
-        if len(clause.tokens) - place < 4 and who == everyone(of, noun):
+        if who == everyone(of, noun):
             clause.used.add(place)
         bounds = [b for b in clause.values if clause.tokens[b.place].bound != "="]
         for bound in bounds:

@@ -60,8 +60,7 @@ def _check_whose(clause: Clause, place: int, claim: str, negated: bool, of: Know
     """
     said, kind = clause.tokens[place].text, KINDS.get(claim, "job")
     refused = f"it says {said!r}, which no fact says"
-    named = any(kind_of(s) == "job" for t in clause.tokens for s in t.subjects)
-    if not named and _counted_after(clause, place, claim):
+    if not _names_job(clause) and _counted_after(clause, place, claim):
         return False
     who = _who(clause, place, claim, of)
     if not who and place == 2 and clause.tokens[0].text in ("jobs", "gpus", "alerts"):
@@ -92,6 +91,10 @@ def _was(of: Known, device: str, claim: str) -> bool:
     return value >= _BUSY_PERCENT if claim == "busy" else value <= _IDLE_PERCENT
 
 
+def _names_job(clause: Clause) -> bool:
+    return any(kind_of(s) == "job" for t in clause.tokens for s in t.subjects)
+
+
 def _claim(clause: Clause, place: int) -> str:
     """Return what a word claims: `was run` is about the past."""
     text = clause.tokens[place].text
@@ -117,6 +120,11 @@ def _is_state(clause: Clause, place: int) -> bool:
         return False
     before = clause.tokens[place - 1] if place else None
     beside = clause.tokens[max(0, place - 1) : place + 2]
+    process = any(".process" in fact.name for t in clause.tokens for fact in t.facts)
+    if text in ("running", "runs") and process and not _names_job(clause):
+        return False  # of a process, `subjects` checks on what device it is
+    if text == "busy" and clause.tokens[place + 1 : place + 2] and beside[-1].text.endswith("%"):
+        return False  # of the time
     share = text in ("done", "complete", "completed", "finished") and any(
         t.text.endswith("%") and (t in beside or any(".progress" in f.name for f in t.facts))
         for t in clause.tokens

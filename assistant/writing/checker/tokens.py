@@ -9,6 +9,7 @@ from typing import Literal
 
 from gpudeck.assistant.facts import Fact
 from gpudeck.assistant.writing.checker import lexicon
+from gpudeck.assistant.writing.checker.bounds import BOUND, BOUND_OF, WORD_NUMBER
 from gpudeck.assistant.writing.checker.known import NAMED, VALUE, Known, value_key
 from gpudeck.assistant.writing.checker.lengths import in_base_unit
 from gpudeck.assistant.writing.checker.names import (
@@ -21,11 +22,8 @@ from gpudeck.assistant.writing.checker.names import (
 from gpudeck.assistant.writing.checker.paraphrases import rewritten
 from gpudeck.assistant.writing.checker.spoken_times import with_numbers
 
-_WORD_NUMBER = "|".join(lexicon.NUMERALS)
-
-
 _SPELT = re.compile(
-    rf"\b(?P<spelt>{_WORD_NUMBER}|\d+) (?P<of>{'|'.join(lexicon.UNIT_WORDS)})\b"
+    rf"\b(?P<spelt>{WORD_NUMBER}|\d+) (?P<of>{'|'.join(lexicon.UNIT_WORDS)})\b"
     r"|\b(?:last|the|an|this) (?P<alone>hour)\b",
     re.IGNORECASE,
 )
@@ -75,24 +73,6 @@ _UNCLAIMED = re.compile(
 """Words about the request and the text itself, which are no claims about the machine."""
 
 
-_LITTLE = "(?:just|only just|(?:a )?(?:little|bit)|slightly|marginally|barely)"
-_MORE, _LESS = "(?:more than|over|above|upwards of|in excess of)", "(?:less than|under|below)"
-_LONG = r"(?= \S+ (?:s|min|h|d|seconds?|minutes?|hours?|days?)\b)"
-_BOUND = re.compile(
-    rf"(?:(?P<above>{_LITTLE} {_MORE}|a good)"
-    rf"|(?P<nearly>{_LITTLE} {_LESS}|nearly|almost|close to|near|just short of|not quite)"
-    rf"|(?P<least>no less than|not less than|at least{_LONG})|(?P<most>no more than"
-    rf"|not more than|no longer than|(?:at most|up to){_LONG})"
-    r"|(?P<about>about|around|roughly|approximately|approx\.?|circa|some|another|or so)"
-    rf"|(?P<more>{_MORE}|longer than{_LONG})|(?P<less>{_LESS}|shorter than{_LONG}))"
-    rf"(?: (?:a|another|roughly|about))? (?=\d|(?:{_WORD_NUMBER}) \w|\{{)",
-    re.IGNORECASE,
-)
-_BOUNDS = {
-    "above": ">~", "nearly": "<~", "least": ">=", "most": "<=", "about": "~", "more": ">",
-    "less": "<",
-}  # fmt: skip
-"""What the words before a value say of it."""
 _WORD = re.compile(r"n['’]t\b|[^\W\d_]+?(?=n['’]t\b)|[^\W\d_](?:[\w./-]*\w)?|\w+")
 
 
@@ -153,14 +133,14 @@ def _bounded(
     """Return a value and the words before it that say `about` or `more than`; None if another
     thing than a value with a unit follows.
     """
-    words = _BOUND.match(text, at)
+    words = BOUND.match(text, at)
     gap = bool(before) and before[-1].kind == "value"  # in `7 °C below` it is a difference
     if words is None or gap or (at and text[at - 1].isalnum()):
         return None
     token, end = _next(text, words.end(), of, slots, before)
     if token is None or token.kind != "value" or in_base_unit(token.text) is None:
         return None
-    token.bound = _BOUNDS[str(words.lastgroup)]
+    token.bound = BOUND_OF[str(words.lastgroup)]
     token.facts = of.within(token.text, token.bound)
     return token, end
 
@@ -241,7 +221,8 @@ def _from_word(word: str) -> Token:
     one = lower.removesuffix("s")
     if lower.endswith("ing") and not is_word(lower):
         stem = lower.removesuffix("ing")
-        lower = next((s for s in (f"{stem}s", f"{stem}es") if s in lexicon.FIELD_WORDS), lower)
+        known = lexicon.FIELD_WORDS.keys() | lexicon.STATES.keys()
+        lower = next((s for s in (f"{stem}s", f"{stem}es") if s in known), lower)
     plural = one in lexicon.STRICT | {"error", "value"} and not is_word(lower)
     lower = one if plural else lower  # `rates`
     return Token("word", lower, number=lexicon.NUMERALS.get(lower))

@@ -24,7 +24,7 @@ _MEMORY = lexicon.words("memory ram vram")
 _FIRST = lexicon.words("sustained median p95 p99")
 """Words that name the field also before a noun of another one: `P99 latency`."""
 _REACHED = lexicon.words("reached reach exceeded exceed hit")
-_AFTER = lexicon.words("done complete finished more")
+_AFTER = lexicon.words("full done complete finished more left remaining")
 """Words that name a field only right after a value; the others with % only before one."""
 _DEFAULTS = {
     "device": lexicon.words("temp power util tflops energy clock_sm fan when covered"),
@@ -47,6 +47,7 @@ def bind(clause: Clause, place: int, of: Known) -> list[Bound]:
     family, who, stat = _family(token, facts), owners(clause, place), stat_at(clause, place)
     alone = clause.names_nobody()
     stat = extreme_of(clause, token) or stat
+    facts = tuple(f for f in facts if token.bound == "=" or kind_of(f.subject))
     right = [
         f
         for f in facts

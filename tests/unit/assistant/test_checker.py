@@ -4,10 +4,11 @@
 the checker's author. `data/second_sentences.jsonl` holds 100 of each by somebody who had read the
 facts and not the checker, `data/third_sentences.jsonl` 102 false and 88 true ones by another. All
 were held out until 2026-11-23. `data/fourth_sentences.jsonl` and `data/fifth_sentences.jsonl` hold
-100 of each, written from the facts before their author read the checker; of the fifth set those
-that are marked `held_out` have never been looked at. Of the others the checker has been changed by
-the classes of errors, so what it makes of them is no figure of what it does with others. For that,
-somebody writes a new file, and this judges it:
+100 of each, written from the facts before their author read the checker; those that are marked
+`held_out` were counted before anybody looked at them. `data/sixth_sentences.jsonl` holds 41 true
+and 14 false ones, written with the checker in view and counted before they changed it. Since then
+the checker has been changed by the classes of errors of all of them, so what it makes of them is
+no figure of what it does with others. For that, somebody writes a new file, and this judges it:
 
     python -m tests.sentences FILE [-v]
 
@@ -107,7 +108,8 @@ def test_sentences_of_a_second_author_are_misjudged_no_more_often_than_is_known(
 
 
 @pytest.mark.parametrize(
-    ("file", "passed", "refused"), [("third", 0, 3), ("fourth", 0, 3), ("fifth", 1, 19)]
+    ("file", "passed", "refused"),
+    [("third", 0, 2), ("fourth", 0, 3), ("fifth", 0, 4), ("sixth", 0, 3)],
 )
 def test_sentences_of_later_sets_are_misjudged_no_more_often_than_is_known(
     file: str, passed: int, refused: int
@@ -261,6 +263,21 @@ def test_a_file_of_sentences_is_judged_with_situations_of_its_own(tmp_path: Path
         ("eight", "88 % of the memory of GPU 0 is used.", "88 % of the memory of GPU 1 is used."),
         ("one_busy", "About a third of the memory is free.", "About two thirds are free."),
         ("hot", "GPU 0 is hot.", "GPU 0 is cool."),
+        ("four", "Job 214 needs two GPUs.", "Job 214 needs four GPUs."),
+        ("eight", "Three GPUs are idle: GPU 7, GPU 6 and GPU 5.",
+         "Three GPUs are idle: GPU 4, GPU 5 and GPU 6."),
+        ("eight", "GPUs 5, 6 and 7 have been idle for more than 24 minutes.",
+         "GPUs 5, 6 and 7 have been idle for more than 26 minutes."),
+        ("eight", "No more than three GPUs are idle.", "No more than two GPUs are idle."),
+        ("eight", "The two hottest GPUs are at 81 °C and 74 °C.",
+         "The two hottest GPUs are at 74 °C and 81 °C."),
+        ("failures", "Job 64 obviously failed.", "Job 64 repeatedly failed."),
+        ("eight", "Not 2 but 3 jobs are running.", "Not 3 but 3 jobs are running."),
+        ("failures", "Job 62 did not run for more than four minutes.",
+         "Job 62 did not run for more than three minutes."),
+        ("eight", "GPU 0 is in use.", "GPU 5 is used."),
+        ("eight", "Most of the GPUs are busy.", "Most of the GPUs are idle."),
+        ("eight", "The first alert was about GPU 1.", "The last alert was about GPU 1."),
         ("eight", "Job 42 is almost done.", "Job 43 is almost done."),
         ("two_gpus", "The memory of GPU 0 has been constant at 9.0 GiB.",
          "The memory of GPU 1 has been constant at 44.0 GiB."),
