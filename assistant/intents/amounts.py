@@ -53,6 +53,11 @@ _INSIDE = re.compile(
 _ANOTHER = re.compile(r"(?i)(?<!\w)(?:another|additional|weitere\w*|noch|zus[aä]tzlich\w*|encore"
                       r"|otr[ao]s?) +$")  # fmt: skip
 _BY = re.compile(r"(?i)(?<!\w)(by|um|de|en)\s*$")
+_TO = re.compile(
+    r"(?i)(?:(?<!\w)(?:to|at|than|auf|als|[aà]|al|que|hasta|bis|with|mit|avec|con)|jusqu'[aà]"
+    r"|[:,=(])\s*$"
+)
+"""Before an amount that is the new one, and none that is added."""
 _GPU = r"(?:gpus?|cards?|karten?|grafikkarten?|cartes?|tarjetas?|gr[aá]ficas?|placas?)"
 MORE_GPUS = re.compile(
     rf"(?i)(?<!\w)(?P<list>(?:{NUMBER} (?:more|extra|additional|mehr|weitere\w*|m[aá]s)|another"
@@ -94,7 +99,7 @@ def sign(text: str, letters: str, change: Collection[str]) -> str:
         return "+"
     by = _BY.search(before)
     if by is None:
-        return ""
+        return "?" if change and not _TO.search(before) else ""
     marked = "".join("+" if one == "more" else "-" for one in change if one in ("more", "less"))
     return marked[:1] or ("?" if by[1].casefold() != "de" else "")
 

@@ -51,8 +51,16 @@ _CONDITIONS = _of(
     "if whether ob unless when whenever once until till while provided assuming wenn falls "
     "sobald solange sofern bis ausser\\swenn vorausgesetzt si quand lorsqu\\w* des\\squ\\w* "
     "jusqu\\w* tant\\sque pourvu cuando hasta mientras siempre\\sque en\\scuanto apenas as\\ssoon "
-    "in\\scase only\\safter"
+    "in\\scase only\\safter s'(?:ils?|elles?)(?!\\s(?:te|vous))"
 )
+_POLITE = re.compile(
+    r"(?<![\w-])(?:if (?:(?:that|it)(?: is|'s) |at all )?(?:possible|ok|okay|fine)"
+    r"|if you (?:can|could|don't mind)|(?:wenn|falls)(?:'s| es)? (?:irgendwie )?(?:moglich|geht)"
+    r"|wenn du (?:kannst|magst)|si (?:c'est )?possible|si tu (?:peux|veux bien)"
+    r"|si vous (?:pouvez|voulez bien)|si (?:se puede|puedes|es posible|no es molestia)"
+    r"|si (?:es|eres|fuera) tan amable)(?=\s*(?:[,.!?;:)]|$))"
+)
+"""Courtesies that are no conditions."""
 _BEHIND = _of(
     "when once wenn sobald quand lorsqu\\w* des\\squ\\w* cuando en\\scuanto apenas as\\ssoon "
     "only\\safter despues luego danach anschliessend apres afterwards"
@@ -62,7 +70,7 @@ _OF_OPTIONS = {
     "begin": _of("until till bis jusqu\\w* hasta"),
     "after": _BEHIND,
     "after_any": _BEHIND,
-    "retries": _of("if when wenn falls si quand cuando"),
+    "retries": _of("if when wenn falls si quand cuando s'(?:ils?|elles?)"),
 }
 """The conditions that an option of an order says, such as the end of another job."""
 _LATER = _of(
@@ -154,7 +162,7 @@ def doubted(request: str, found: Reading, order: Order, now: float) -> Refusal |
     Where the encoder is sure that an order for now is meant, it has read these words, too. It takes
     some later times for filler even then.
     """
-    rest = plain(outside(request, found))
+    rest = _POLITE.sub(" ", plain(outside(request, found)))
     said = [words for option, words in _OF_OPTIONS.items() if option in order.options]
     said += [_BEHIND] * (order.beside is not None)
     against: list[tuple[Problem, re.Pattern[str]]] = [("time", _LATER)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from datetime import datetime, timedelta
 
 from gpudeck.assistant.intents.number_words import tens_and_ones
@@ -51,6 +52,7 @@ _EVENING = r"tonight|heute (?:abend|nacht)|ce soir|cette nuit|esta noche"
 _PARTS = (
     r"(?:morning|evening|night|fr[uü]h|vormittag|nachmittag|abend|nacht|matin|soir"
     r"|apr[eè]s-midi|por la (?:ma[nñ]ana|tarde|noche)|de la (?:ma[nñ]ana|tarde|noche)"
+    r"|(?:en|a) la (?:ma[nñ]ana|tarde|noche)|am (?:morgen|vormittag|nachmittag|abend)"
     r"|du matin|du soir|in the (?:morning|evening|afternoon)|at night)"
 )
 _LATE = re.compile(r"evening|night|abend|nacht|soir|nuit|noche|tarde|afternoon|nachmittag|apr[eè]s")
@@ -79,6 +81,12 @@ _DATE_FORMS = (
 )
 """`2026-12-01`, `1 December 2026`, `December 1st`, `1.12.`, `1/12/2026`; not `at 8.10.`"""
 _DATES = tuple(re.compile(rf"(?<![\w./])(?:(?:the|den|dem|le|el) )?{form}") for form in _DATE_FORMS)
+_DAY_OF_MONTH = re.compile(
+    r"(?<![\w./])(?:(?:the|zum|vom|am|den|dem|le|au|du|el|al|del) (?P<d>\d{1,2})"
+    r"(?:st|nd|rd|th|er|\.)?|(?P<nth>\d{1,2})(?:st|nd|rd|th))"
+    r"(?![\w:/-]|\.\d|\s?(?:h\b|uhr|o'?clock|heures?|horas?|[ap]\.?m))"
+)
+"""A day of this month or the next: `the 16th`, `am 16.`; hours have no such article."""
 _WITH_YEAR = r"\d{1,2}/\d{1,2}/20\d\d(?![\w/])"
 DATE = "(?:" + "|".join(
     (*(re.sub(r"\?P<\w+>", "?:", form) for form in _DATE_FORMS[:-1]), _WITH_YEAR)
@@ -87,6 +95,8 @@ DATE = "(?:" + "|".join(
 _AT = r"(?:at|um|gegen|[aà]|vers|a las?|las|around|by about)"
 _SAID_DAY = _DAY.replace("?P<day>", "?:")
 _TIME = r"\d{1,2}(?:(?:[:.]|\s?h\s?)\d\d)?\s?(?:[ap]\.?m\.?|uhr|heures?|h|o'?clock|horas?)?"
+DATED = rf"{DATE}(?:,? {_AT} {_TIME}(?![\w:])|,?[ T]\d{{1,2}}[:h]\d\d(?!\d))?"
+"""A date, and its time of the day where that cannot be the number of something else."""
 MOMENT = (
     rf"(?P<moment>{DATE}(?:,?[ T](?:{_AT} )?{_TIME}(?![\w:]))?"
     rf"|(?:{_SAID_DAY},? )?(?:{_AT} )?{_TIME}(?![\w:])"
@@ -285,7 +295,34 @@ def dated(text: str, now: float) -> tuple[datetime | None, str]:
         if at < today:
             raise ValueError(text)
         return at, f"{said[: found.start()]} {said[found.end() :]}"
-    return None, said
+    if (found := _DAY_OF_MONTH.search(said)) is None:
+        return None, said
+    return (_next_day(int(found["d"] or found["nth"]), today),
+            f"{said[: found.start()]} {said[found.end() :]}")  # fmt: skip
+
+
+def of_same_month(text: str, later: str, now: float) -> str:
+    """Return a moment whose day has no month with that of a later date: `du 4` before `le 6 mai`.
+
+    Raises ValueError as `dated` does.
+    """
+    found = _DAY_OF_MONTH.search(text.casefold())
+    at, _ = dated(later, now) if found is not None else (None, "")
+    day = int(found["d"] or found["nth"]) if found is not None else 0
+    if found is None or at is None or not 1 <= day <= at.day:
+        return text
+    return f"{text[: found.start()]}{at.replace(day=day):%Y-%m-%d}{text[found.end() :]}"
+
+
+def _next_day(day: int, today: datetime) -> datetime:
+    """Return the next day of that number. Raises ValueError if no month has it."""
+    months = (divmod(today.year * 12 + today.month - 1 + ahead, 12) for ahead in range(3))
+    found = (datetime(year, month + 1, day) for year, month in months
+             if 1 <= day <= monthrange(year, month + 1)[1])  # fmt: skip
+    at = next((one for one in found if one >= today), None)
+    if at is None:
+        raise ValueError(day)
+    return at
 
 
 def moment_of(text: str, now: float) -> str:

@@ -12,6 +12,7 @@ from gpudeck.assistant.intents.moments import (
     is_evening,
     is_whole_day,
     length_of,
+    of_same_month,
     with_digits,
 )
 from gpudeck.assistant.intents.names import named
@@ -56,6 +57,7 @@ _NUMBERS = {"limit": "number", "acknowledge": "alert", "kill": "pid", "book": "c
 """The field that is the number of an order."""
 _OF_ONE_JOB = frozenset({"retry", "edit"})
 """Verbs of orders that may say an amount in relation to what a job has."""
+_MOMENTS = frozenset({"begin", "from", "until"})
 _SINGLE = ("begin", "from", "until", "timeout", "count", "memory", "retries", "name", "user",
            "gpu_type")  # fmt: skip
 """Fields of which an order has one value."""
@@ -121,11 +123,19 @@ class Orders(Values):
     def _refuse_two_values(self) -> None:
         """Refuse two values of what has one: the second may take the first back."""
         for field in _SINGLE:
-            said = [letters for name, letters in self.found.spans if name == field]
-            if field == "memory":  # its amount may be apart from its noun
-                said = [letters for letters in said if re.search(r"\d", letters)]
+            said = [letters for name, letters in self.found.spans
+                    if name == field and self._is_value(field, letters)]  # fmt: skip
             if len(said) > 1 and not (field in ("begin", "from") and is_day(said[0])):
                 raise Unread(said[1])
+
+    def _is_value(self, field: str, letters: str) -> bool:
+        """Return whether letters of a field are a value by themselves, and no piece of another."""
+        if field in ("name", "user", "gpu_type") or re.search(r"\d", with_digits(letters)):
+            return True
+        try:
+            return field in _MOMENTS and bool(self._day(letters))
+        except Unread:
+            return False
 
     def _which(
         self, verb: str, jobs: tuple[Target, ...], group: str
@@ -366,7 +376,8 @@ class Orders(Values):
                 found[option] = marked[0]
             elif amount and (sign := amounts.sign(self.text, letters[0], marked)):
                 found[option] = f"{sign}{self._amount(option, letters[0])}"
-        return found
+        tags = ",".join(self.letters("tag"))
+        return found | ({"tags": f"+{tags}"} if tags else {})
 
     def _amount(self, option: str, letters: str) -> str:
         """Return an amount of memory, of time or of GPUs. Raises Unread."""
@@ -439,6 +450,13 @@ class Orders(Values):
                 raise
             return self.moment(f"{letters} {last[11:]}", after)
 
+    def _is_whole_day(self, letters: str) -> bool:
+        """Return whether letters name a day of the week or a date, without any time of it."""
+        try:
+            return is_whole_day(letters) or len(self.moment(letters)) == len("2026-12-01")
+        except Unread:
+            return False
+
     def _whole_day(self, letters: str) -> dict[str, str]:
         """Return the begin and the end of a day; what is left of today begins now."""
         last = datetime.fromisoformat(self.moment(f"{letters} 23:59")).date()
@@ -453,9 +471,11 @@ class Orders(Values):
         begin, until = self.letters("from"), self.letters("until")
         if begin and not until and (both := _FROM_TO.fullmatch(begin[0])) is not None:
             begin, until = [both["from"]], [both["to"]]
+        if begin and until:
+            begin = [of_same_month(begin[0], until[0], self.now)]
         which = self.letters("gpus") or self.letters("count")
         ends = until or last or self.letters("duration")
-        if begin and which and not ends and is_whole_day(begin[0]):
+        if begin and which and not ends and self._is_whole_day(begin[0]):
             found |= self._whole_day(begin[0])
         elif begin and which and not ends and is_day(begin[0]):
             found["begin"] = self._day(begin[0])  # the answer asks for its end

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpudeck.assistant.intents import amounts
+from gpudeck.assistant.intents.moments import DATED
 from gpudeck.assistant.intents.names import Known, is_word
 from gpudeck.assistant.intents.thresholds import FILLER
 from gpudeck.assistant.intents.tokens import JOIN
@@ -78,8 +79,17 @@ _MODEL = re.compile(
     r"(?i)(?:(?:nvidia|geforce|tesla|quadro|radeon|instinct|rtx|gtx|rx)\s)+\S*\d{2}\S*"
 )
 """The model of a GPU in several words."""
+_DATE = re.compile(rf"(?i)(?<![\w./]){DATED}")
+_NTH = re.compile(r"(?i)\d{1,2}(?:st|nd|rd|th|er|\.)?")
+_OF_MONTH = re.compile(r"(?i)(?<!\w)(?:the|zum|vom|am|den|dem|le|au|du|el|al|del)\s$")
 _DAY_AND_MONTH = re.compile(r"(?<![\d.:])(?<!um )(?<!at )\d{1,2}\.(?:0?[1-9]|1[0-2])$")
 _MOMENTS = frozenset({"until", "from", "begin", "at"})
+_OF_OPTIONS = frozenset({"order edit", "order submit"})
+_FAILS = re.compile(
+    r"(?i)\b(?:fails?|crash\w*|dies|breaks|stirbt|fehlschl\w+|scheitert|abst[uü]rzt|abbricht"
+    r"|[eé]choue\w*|plante|meurt|falla|muere|se (?:cae|rompe))\b"
+)
+"""What retries are for, so that it is no condition of the order."""
 _PLACING = frozenset({"order edit", "order move"})
 _OF_AMOUNTS = frozenset({"order retry", "order edit"})
 _AMOUNTS = frozenset({"memory", "timeout", "duration", "begin", "count"})
@@ -129,13 +139,19 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
         listed = chosen in _OF_NUMBERS and not _MIXED.search(request[first:last])
         places = _split(request[first:last]) if listed else [(0, last - first)]
         parts += [_Part(chosen, first + a, first + b) for a, b in places]
+    if found.head in _OF_OPTIONS and any(part.field == "retries" for part in parts):
+        parts = [
+            part
+            for part in parts
+            if part.field != "if" or not _FAILS.search(request[part.first : part.last])
+        ]
     if found.head in _OF_AMOUNTS:
         parts = [*_with_relations(request, parts)]
     if found.head == "order note":
         parts = [*_note(request, parts)]
     if found.head == "order pause":
         parts = [_until(request, part) for part in parts]
-    parts = [_dated(request, part) for part in parts]
+    parts = [*_with_dates(request, parts)]
     parts += _names(request, found, parts, known)
     parts = _joined(request, _whole_times(request, sorted(parts, key=lambda part: part.first)))
     return found._replace(
@@ -183,13 +199,31 @@ def _until(request: str, part: _Part) -> _Part:
     return part._replace(field="until") if ends else part
 
 
+def _with_dates(request: str, parts: list[_Part]) -> Iterator[_Part]:
+    """Yield the parts, times with their dates, of which the encoder may have found pieces."""
+    end = 0
+    for part in sorted(parts, key=lambda part: part.first):
+        if part.first < end and part.field in _MOMENTS:
+            continue
+        dated = _dated(request, part)
+        end = max(end, dated.last)
+        yield dated
+
+
 def _dated(request: str, part: _Part) -> _Part:
-    """Return a time with the full stop that makes it a date: `1.12.`."""
-    letters = request[part.first : part.last]
-    is_date = part.field in _MOMENTS and _DAY_AND_MONTH.search(letters) is not None
-    return (
-        part._replace(last=part.last + 1) if is_date and request[part.last :][:1] == "." else part
-    )
+    """Return a time with all letters of its date: `1.12.`, `le 16`, `al 6 de febrero`."""
+    if part.field not in _MOMENTS:
+        return part
+    first, last = part.first, part.last
+    for found in _DATE.finditer(request):
+        if found.start() < last and found.end() > first:
+            return part._replace(first=min(first, found.start()), last=max(last, found.end()))
+    letters = request[first:last]
+    before = _OF_MONTH.search(request[:first]) if _NTH.fullmatch(letters) else None
+    if before is None and _DAY_AND_MONTH.search(letters) is None:
+        return part
+    first = before.start() if before is not None else first
+    return part._replace(first=first, last=last + (request[last:][:1] == "."))
 
 
 def _whole_times(request: str, parts: list[_Part]) -> list[_Part]:

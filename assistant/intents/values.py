@@ -325,7 +325,7 @@ class Values:
         return find_setting(letters) or find_setting(self.text)
 
     def length(self, letters: str) -> str:
-        found = re.search(LENGTH, letters, re.IGNORECASE)
+        found = re.search(rf"(?<!\w){LENGTH}", letters, re.IGNORECASE)
         if found is None:
             raise Unread(letters)
         return length_of(found["length"])
@@ -338,7 +338,8 @@ class Values:
         except ValueError as e:
             raise Unread(letters) from e
         sooner = datetime.fromisoformat(found) - timedelta(hours=12)
-        if after and sooner > begin and _BARE_HOUR.fullmatch(letters.casefold()):
+        is_hour = " " in found and _BARE_HOUR.fullmatch(letters.casefold()) is not None
+        if after and sooner > begin and is_hour:
             return sooner.strftime("%Y-%m-%d %H:%M")  # from 14:00 until 6
         return found
 

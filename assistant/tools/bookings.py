@@ -108,24 +108,10 @@ def _unbooked(
 
 def unbook(context: ToolContext, order: Order) -> PlannedAction:
     """Plan to end the one booking that an order describes: its GPUs, its day, whom it is for."""
-    words, now, snapshot = context.words, time.time(), context.daemon.snapshot()
+    words, snapshot = context.words, context.daemon.snapshot()
     devices = {state.device.index: state.device.id for state in snapshot.devices}
     named = {devices.get(index, "") for index in order.devices}
-    user = user_id(order.user) if order.user else None
-    found = {
-        number: booking for number, booking in snapshot.settings.reservations.items()
-        if booking.end > now and (not named or named & {*booking.gpus})
-        and _is_of_day(booking, order.options.get("begin", ""))
-        and (user is None or booking.user == user)
-    }  # fmt: skip
-    if not found:
-        raise NotFound(words.text("there is no such booking. See: gpudeck reserve"))
-    if len(found) > 1:
-        raise UserError(words.text(
-            "{n} bookings are meant: name the GPUs or the day of one. See: gpudeck reserve",
-            n=len(found),
-        ))  # fmt: skip
-    ((number, booking),) = found.items()
+    number, booking = _booking_of(context, snapshot, order, named)
     labels = {state.device.id: label(state.device) for state in snapshot.devices}
     names = ", ".join(labels.get(gpu, gpu) for gpu in booking.gpus)
     if named and not {*booking.gpus} <= named:
@@ -150,6 +136,36 @@ def unbook(context: ToolContext, order: Order) -> PlannedAction:
         ((words.text("Command"), f"gpudeck reserve cancel {number}"),),
         buttons=Buttons(phrase("End booking {n}", n=number), phrase("Keep booking {n}", n=number)),
     )  # fmt: skip
+
+
+def _booking_of(
+    context: ToolContext, snapshot: Snapshot, order: Order, named: set[str]
+) -> tuple[str, Booking]:
+    """Return the booking that an order describes, with its number.
+
+    Raises:
+        NotFound: There is none.
+        UserError: Several are meant.
+    """
+    words, now = context.words, time.time()
+    user = user_id(order.user) if order.user else None
+    found = {
+        number: booking for number, booking in snapshot.settings.reservations.items()
+        if booking.end > now and (not named or named & {*booking.gpus})
+        and _is_of_day(booking, order.options.get("begin", ""))
+        and (user is None or booking.user == user)
+    }  # fmt: skip
+    if not found:
+        raise NotFound(words.text("there is no such booking. See: gpudeck reserve"))
+    if len(found) > 1:
+        raise UserError(
+            words.text(
+                "{n} bookings are meant: name the GPUs or the day of one. See: gpudeck reserve",
+                n=len(found),
+            )
+        )
+    ((number, booking),) = found.items()
+    return number, booking
 
 
 def _is_of_day(booking: Booking, day: str) -> bool:

@@ -43,6 +43,8 @@ def _value(context: ToolContext, name: str, change: str, job: Job) -> str:
     """Return the new value of an option, as the command line takes it. Raises UserError."""
     if name == "memory" and change == "more" and (found := _memory_after(context, job)):
         return found
+    if name == "tags":
+        return ",".join(dict.fromkeys((*job.spec.tags, *change[1:].split(","))))
     present, read, write, ask = _OPTIONS[name]
     has, kind, amount = present(job), change[0], change[1:]
     new = 0.0

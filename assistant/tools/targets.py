@@ -26,35 +26,9 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
         NotFound: A job that is named, or a group, does not exist.
         UserError: No job is named or fits, or there are too many.
     """
-    daemon, words = context.daemon, context.words
-    excluded = {job.id for job in named_jobs(daemon, order.exclude, several=True)}
-    if order.jobs:
-        found = list(named_jobs(daemon, order.jobs, several=bool(order.states)))
-        if order.states and all(isinstance(job, str) for job in order.jobs):
-            found = [job for job in found if _in_states(job, order)]
-        if order.user and not all(isinstance(job, int) for job in order.jobs):
-            found = [job for job in found if user_of(job) == order.user]
-    elif order.states or order.group or order.user:
-        found = _described(daemon, order)
-        if order.group and not found:
-            raise NotFound(
-                words.text("no such job is in the group {group}", group=plain(order.group, 40))
-            )
-        if not (order.states or order.group) and len(found) != 1:  # "my job" is one of them
-            known = words.text("name the job, for example by its number")
-            listed = list_jobs(found)
-            raise UserError(
-                phrase("{needed}: {problem}", needed=known, problem=listed) if found else known
-            )
-    else:
-        found = [job for job in _active(daemon) if _may_be_meant(job, order.verb)]
-        if len(found) != 1:
-            known = words.text("name the job, for example by its number")
-            listed = list_jobs(found)
-            raise UserError(
-                phrase("{needed}: {problem}", needed=known, problem=listed) if found else known
-            )
-    found = [job for job in found if job.id not in excluded]
+    words = context.words
+    excluded = {job.id for job in named_jobs(context.daemon, order.exclude, several=True)}
+    found = [job for job in _meant(context, order) if job.id not in excluded]
     if not found:
         raise UserError(words.text("no job matches, so there is nothing to do"))
     if len(found) > MAX_TOGETHER:
@@ -66,6 +40,40 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
             )
         )
     return sorted(found, key=lambda job: job.id) if len(order.jobs) != 1 else found
+
+
+def _meant(context: ToolContext, order: Order) -> list[Job]:
+    """Return the jobs that an order names or describes, or the only one that it can be for.
+
+    Raises:
+        NotFound: A job that is named, or a group, does not exist.
+        UserError: Nothing says which one of several jobs is meant.
+    """
+    daemon, words = context.daemon, context.words
+    if order.jobs:
+        found = list(named_jobs(daemon, order.jobs, several=bool(order.states)))
+        if order.states and all(isinstance(job, str) for job in order.jobs):
+            found = [job for job in found if _in_states(job, order)]
+        if order.user and not all(isinstance(job, int) for job in order.jobs):
+            found = [job for job in found if user_of(job) == order.user]
+        return found
+    if order.states or order.group or order.user:
+        found = _described(daemon, order)
+        if order.group and not found:
+            raise NotFound(
+                words.text("no such job is in the group {group}", group=plain(order.group, 40))
+            )
+        is_clear = bool(order.states or order.group)  # "my job" is one of them
+    else:
+        found = [job for job in _active(daemon) if _may_be_meant(job, order.verb)]
+        is_clear = False
+    if not is_clear and len(found) != 1:
+        known = words.text("name the job, for example by its number")
+        listed = list_jobs(found)
+        raise UserError(
+            phrase("{needed}: {problem}", needed=known, problem=listed) if found else known
+        )
+    return found
 
 
 def _described(daemon: Client, order: Order) -> list[Job]:

@@ -92,6 +92,12 @@ def test_a_time_limit_and_a_begin_are_changed_by_a_length(deck: Client) -> None:
         plan_action(ToolContext(deck), order("edit", job, timeout="-13h"))
 
 
+def test_a_tag_is_added_to_those_of_the_job(deck: Client) -> None:
+    job = deck.submit(["true"], tags=("old",), begin="+2h")
+    plan_action(ToolContext(deck), order("edit", job, tags="+new")).carry_out(deck, {})
+    assert deck.job(job.id).spec.tags == ("old", "new")
+
+
 def test_the_amounts_of_one_job_are_changed_at_a_time(deck: Client) -> None:
     jobs = [ended(deck, "1", timeout=60) for _ in range(2)]
     both = Order("retry", jobs=tuple(job.id for job in jobs), changes={"timeout": "x2"})

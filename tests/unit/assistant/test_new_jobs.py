@@ -170,6 +170,12 @@ BOOKED = {
     "mantén libre la gpu 2 hasta el 1 de diciembre": ((2,), {"until": "2026-12-01"}),
     "book gpu 2 from 1/12/2026 18:00 until 2/12/2026 8:00": (
         (2,), {"begin": "2026-12-01 18:00", "until": "2026-12-02 08:00"}),
+    "keep gpu 2 free until the 16th": ((2,), {"until": "2026-12-16"}),
+    "halte gpu 2 frei bis zum 16.": ((2,), {"until": "2026-12-16"}),
+    "garde le gpu 2 libre jusqu'au 16": ((2,), {"until": "2026-12-16"}),
+    "mantén libre la gpu 2 hasta el 16": ((2,), {"until": "2026-12-16"}),
+    "book gpu 2 del 4 al 6 de febrero": (
+        (2,), {"begin": "2027-02-04", "until": "2027-02-06"}),
     "reserve gpu 1 for friday": ((1,), {"begin": "2026-11-27", "until": "2026-11-28"}),
 }  # fmt: skip
 
@@ -283,6 +289,25 @@ def test_a_place_right_after_another_job_is_one(request_text: str) -> None:
     found = read(request_text)
     offered = found.request or found.choices[0]  # where it is not sure, the person chooses
     assert offered == Order("move", jobs=(12,), place="after", beside=10)
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["cancel job 7 if possible", "brich 7 ab wenn möglich", "annule le 7 si possible",
+     "cancela el 7 si se puede", "cancel job 7, if you can"],
+)  # fmt: skip
+def test_a_courtesy_is_no_condition(request_text: str) -> None:
+    assert read(request_text).request == Order("cancel", jobs=(7,))
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["cancel job 7 if it's ok with ben", "cancel job 7 if you can't reach me",
+     "annule le 7 s'il échoue", "brich 7 ab wenn es geht schief"],
+)  # fmt: skip
+def test_a_condition_that_begins_like_a_courtesy_is_one(request_text: str) -> None:
+    found = read(request_text)
+    assert found.request is None and not found.choices
 
 
 def test_a_question_about_the_end_of_a_job_is_none_of_news() -> None:

@@ -92,6 +92,37 @@ def test_an_amount_has_its_relation_whatever_else_is_tagged(
     assert understand(text, KNOWN, State(), NOW, reader).request == order
 
 
+@pytest.mark.parametrize(
+    ("text", "spans", "order"),
+    [
+        ("two retries for 7 if it dies", {"retries": "two", "jobs": "7", "if": "if it dies"},
+         Order("edit", jobs=(7,), options={"retries": "2"})),
+        ("zwei versuche für 7, falls er abstürzt",
+         {"retries": "zwei", "jobs": "7", "if": "falls er abstürzt"},
+         Order("edit", jobs=(7,), options={"retries": "2"})),
+        ("2 essais pour 7 s'il échoue", {"retries": "2", "jobs": "7", "if": "s'il échoue"},
+         Order("edit", jobs=(7,), options={"retries": "2"})),
+        ("2 reintentos para 7 si falla", {"retries": "2", "jobs": "7", "if": "si falla"},
+         Order("edit", jobs=(7,), options={"retries": "2"})),
+        ("tag 7 with paper", {"jobs": "7", "tag": "paper"}, of_7("edit", tags="+paper")),
+        ("etiqueta 7 como cliente-x", {"jobs": "7", "tag": "cliente-x"},
+         of_7("edit", tags="+cliente-x")),
+    ],
+)  # fmt: skip
+def test_retries_are_for_failures_and_a_tag_is_added(
+    text: str, spans: dict[str, str], order: Order
+) -> None:
+    reader = cast(Reader, _Labelled("order edit", spans=spans))
+    assert understand(text, KNOWN, State(), NOW, reader).request == order
+
+
+def test_a_condition_besides_retries_is_one() -> None:
+    spans = {"retries": "2", "jobs": "7", "if": "if gpu 2 is free"}
+    reader = cast(Reader, _Labelled("order edit", spans=spans))
+    found = understand("2 retries for 7 if gpu 2 is free", KNOWN, State(), NOW, reader)
+    assert found.refusal is not None and found.refusal.problem == "condition"
+
+
 def test_what_is_said_again_replaces_the_amount_of_before() -> None:
     last = of_7("retry", memory="more", timeout="x2")
     meant = completing(Order("edit", jobs=(7,), options={"memory": "40gb"}), State(order=last))
@@ -106,6 +137,7 @@ def test_factors_and_signs_are_said_in_four_languages() -> None:
     assert sign("limit it to 8 hours", "8 hours", ("more",)) == ""
     assert sign("not more than 8 hours", "8 hours", ("more",)) == ""
     assert sign("um 2 Stunden", "2 Stunden", ()) == "?"
+    assert sign("alarga 2 horas el 7", "2 horas", ("more",)) == "?"
     assert sign("2 Stunden früher", "2 Stunden früher", ()) == "-"
 
 
