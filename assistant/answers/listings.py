@@ -57,8 +57,8 @@ def alerts(query: Query, rows: Rows, words: Words) -> list[str]:
     if query.measure == "rules":
         return [words.text("Alerts are raised by these settings:"), _rules(rows, words)]
     if not rows.rows:
-        return [words.text("There are no alerts{when}.", when=times(rows, words) or
-                           " " + words.text("now"))]  # fmt: skip
+        when = times(rows, words) if query.time else " " + words.text("now")
+        return [words.text("There are no alerts{when}.", when=when)]
     first = words.count(
         "There is {n} alert{when}.", "There are {n} alerts{when}.", len(rows.rows),
         when=times(rows, words),

@@ -136,7 +136,7 @@ def test_a_summary_of_a_time_names_the_time_once(home) -> None:
     text = Assistant().ask("what happened yesterday?").text
     assert text.startswith(f"**{words('en').date(yesterday.timestamp())}**")
     assert text.count(f" {yesterday.year}") == 1
-    assert "- There are no jobs." in text
+    assert "- There are no jobs.\n- There are no alerts." in text
     assert "energy" not in text, "nothing was read yesterday"
 
 
