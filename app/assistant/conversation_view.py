@@ -30,6 +30,7 @@ from gpudeck.app.assistant.requests import (
 from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.link.call import Call, Request
 from gpudeck.app.link.link import Link
+from gpudeck.app.models.offer_card import OfferCard
 from gpudeck.app.report.file import FILTER, SaveReport
 from gpudeck.app.state import State
 from gpudeck.app.widgets.controls import Stretch, ask_save_path, column, delay
@@ -54,9 +55,9 @@ class ConversationView(QWidget):
     page_opened = Signal(object)
     """The user wants to see a page; carries a `ShowPage` or a `ShowManual`."""
 
-    def __init__(self, state: State, link: Link) -> None:
+    def __init__(self, state: State, link: Link, offer: OfferCard) -> None:
         super().__init__()
-        self._state, self._link = state, link
+        self._state, self._link, self.offer = state, link, offer
         self._call: Call | None = None
         self.conversation = Conversation()
         """The open conversation."""
@@ -77,7 +78,9 @@ class ConversationView(QWidget):
         self.composer.brief.triggered.connect(self.write_brief)
         self.composer.input.recalled.connect(self._edit_last)
         self.setLayout(
-            column(Stretch(self.empty), Stretch(self.messages), self.undo, self.composer)
+            column(
+                Stretch(self.empty), Stretch(self.messages), self.offer, self.undo, self.composer
+            )
         )
 
     def refresh(self) -> None:
@@ -87,6 +90,7 @@ class ConversationView(QWidget):
         snapshot = self._state.snapshot
         self.empty.show_text(empty_text(self.writers), can_ask=able)
         self.empty.setVisible(not path)
+        self.offer.show_wanted(not path)
         self.messages.setVisible(bool(path))
         self.messages.show_conversation(
             self.conversation, snapshot is not None and bool(snapshot.settings.model)

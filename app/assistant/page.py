@@ -37,6 +37,8 @@ from gpudeck.app.link.call import Request
 from gpudeck.app.link.link import Link
 from gpudeck.app.models.chat_partners import chat_partners, no_partner_help
 from gpudeck.app.models.model_list import is_used
+from gpudeck.app.models.offer import ModelOffer
+from gpudeck.app.models.offer_card import OfferCard
 from gpudeck.app.models.page import ModelsPage
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
@@ -65,7 +67,7 @@ class AssistantPage(QWidget):
     page_opened = Signal(object)
     """The user wants to see a page; carries a `ShowPage` or a `ShowManual`."""
 
-    def __init__(self, state: State, link: Link) -> None:
+    def __init__(self, state: State, link: Link, offer: ModelOffer) -> None:
         super().__init__()
         self._state, self._link = state, link
         self._found: tuple[Summary, ...] = ()
@@ -74,12 +76,12 @@ class AssistantPage(QWidget):
         """The user's presets could not be read, so those of the program are shown."""
         self._listed = False
         self.view, self.sessions, self.presets = (
-            ConversationView(state, link),
+            ConversationView(state, link, OfferCard(offer)),
             SessionList(),
             PresetEditor(),
         )
         self.pane = AnswerPane()
-        self.models = ModelsPage(state, link)
+        self.models = ModelsPage(state, link, offer)
         self._programs = QTimer(self)
         """Looks for what programs propose, while the page is shown."""
         self._programs.setInterval(_LOOKS_MS)

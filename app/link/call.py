@@ -29,7 +29,8 @@ class Carrier(Protocol):
 class Request(Protocol[T_co]):
     """Describe work that takes longer than the window may wait.
 
-    A request with `in_order = True` starts after all earlier requests of that kind have ended.
+    A request with `in_order = True` starts after all earlier requests of that kind have ended. One
+    with `always_replies = True` is carried out though it was cancelled before it began.
     """
 
     def carry_out(self, call: Call) -> T_co:
@@ -123,7 +124,7 @@ class Call:
         """Run the request and deliver its reply."""
         from gpudeck.assistant.idle import Cancelled  # a command that saves a file does without
 
-        if self.cancelled:
+        if self.cancelled and not getattr(self.request, "always_replies", False):
             return
         try:
             reply = self._carry_out()

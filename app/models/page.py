@@ -22,6 +22,8 @@ from gpudeck.app.link.link import Link
 from gpudeck.app.models.hub_list import HubList
 from gpudeck.app.models.model_card import ModelCard
 from gpudeck.app.models.model_list import ORDERS, Download, is_used, matches, needs, speed_text
+from gpudeck.app.models.offer import ModelOffer
+from gpudeck.app.models.offer_card import OfferCard
 from gpudeck.app.models.requests import (
     AddModel,
     BenchmarkModel,
@@ -81,7 +83,7 @@ class ModelsPage(QWidget):
     listed = Signal()
     """Emitted when the list of models was read again."""
 
-    def __init__(self, state: State, link: Link) -> None:
+    def __init__(self, state: State, link: Link, offer: ModelOffer) -> None:
         super().__init__()
         self._state, self._link = state, link
         self.found: tuple[Model, ...] = ()
@@ -94,6 +96,7 @@ class ModelsPage(QWidget):
         self._benchmark: Call | None = None
         self._download: Call | None = None
         self._downloaded: Download | None = None
+        self.offer = OfferCard(offer, always=True)
         self.setAcceptDrops(True)
         self._make_sources()
         self._make_list()
@@ -183,7 +186,9 @@ class ModelsPage(QWidget):
         self.empty.setVisible(not self.found)
         self.filter.setVisible(bool(self.found))
         self.order.setVisible(bool(self.found))
-        self.none.setVisible(bool(self.found) and self._state.snapshot is not None and not used)
+        self.offer.show_wanted(not any(made.model.able for made in self.cards.values()))
+        known = bool(self.found) and self._state.snapshot is not None
+        self.none.setVisible(known and not used and self.offer.isHidden())
         download = self._downloaded
         self.download.setEnabled(self._download is None)
         self.stop.setVisible(self._download is not None)
@@ -423,7 +428,7 @@ class ModelsPage(QWidget):
         running = row(Stretch(self.progress), self.stop)
         above = column(
             self.sources, FoldRow(finding, adding, (1, 0)), self.unfinished, self.bar, running,
-            self.said, self.none, self.empty,
+            self.said, self.none, self.offer, self.empty,
         )  # fmt: skip
         above.setContentsMargins(0, 0, theme.M, 0)
         self.setLayout(column(above, Stretch(scroll)))

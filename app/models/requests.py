@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -77,6 +77,7 @@ class FindUnfinished(msgspec.Struct, frozen=True):
 class DownloadModel(msgspec.Struct, frozen=True):
     """Download a model from Hugging Face. What was downloaded stays if it is cancelled."""
 
+    always_replies: ClassVar[bool] = True
     name: str
 
     def carry_out(self, call: Call) -> str:
@@ -89,6 +90,30 @@ class DownloadModel(msgspec.Struct, frozen=True):
         if pull.run(call.report):
             return tr("{name} was downloaded to {folder}", name=pull.name, folder=pull.folder)
         return tr("stopped; the files of {name} so far are kept", name=pull.name)
+
+
+class TakeModel(msgspec.Struct, frozen=True):
+    """Download a model, and make it the assistant's. What was downloaded stays if it is
+    cancelled."""
+
+    always_replies: ClassVar[bool] = True
+    name: str
+    most: int
+    """The bytes that the user agreed to."""
+    device: Literal["cpu", "cuda"]
+
+    def carry_out(self, call: Call) -> bool:
+        """Report `gpudeck.assistant.library.hub.Progress` values; return False if it was
+        cancelled."""
+        from gpudeck.assistant.library.pull import Pull
+
+        pull = Pull(self.name, self.most)
+        call.on_cancel(pull.cancel)
+        if (model := pull.run(call.report)) is None:
+            return False
+        with call.client() as client:
+            client.configure(model_folder=model.path, model_device=self.device)
+        return True
 
 
 class BenchmarkModel(msgspec.Struct, frozen=True):

@@ -9,6 +9,8 @@ from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPaintEvent, QR
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_text
+from gpudeck.app.models.offer import ModelOffer
+from gpudeck.app.models.offer_card import OfferCard
 from gpudeck.app.state import State
 from gpudeck.app.widgets import icons, theme
 from gpudeck.app.widgets.controls import (
@@ -150,13 +152,14 @@ class Welcome(QWidget):
     source_wanted = Signal(str)
     """The user wants the readings of this source, as the setting names it."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, offer: ModelOffer) -> None:
         super().__init__()
         self._state = state
         self.devices = label(wrap=True, meaning="muted")
         self.replay = button("", self._change_source)
         """Offers the recorded GPU where there is none, and leads back."""
         self._source = ""
+        self.offer = OfferCard(offer)
         self.steps: dict[str, QPushButton] = {}
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._grid = grid_layout(None, theme.M, theme.M)
@@ -170,6 +173,7 @@ class Welcome(QWidget):
                 label(tr("Welcome to GPU Deck"), size="huge", wrap=True),
                 column(self.devices, row(self.replay, Stretch())),
                 self._grid,
+                self.offer,
                 label(background_text(), size="small", meaning="muted", wrap=True),
                 spacing=theme.L,
             )
@@ -197,6 +201,7 @@ class Welcome(QWidget):
         """Show the devices that were found."""
         set_text(self.devices, device_text(self._state))
         self._offer_source()
+        self.offer.refresh()
 
     def _offer_source(self) -> None:
         """Offer the recorded GPU on a machine without one, and the machine's devices after it."""

@@ -55,6 +55,7 @@ if TYPE_CHECKING:  # a page is imported when it is first shown
     from gpudeck.app.devices.page import DevicePage
     from gpudeck.app.hosts.page import HostsPage
     from gpudeck.app.jobs.page import JobsPage
+    from gpudeck.app.models.offer import ModelOffer
     from gpudeck.app.models.page import ModelsPage
     from gpudeck.app.processes.page import ProcessesPage
     from gpudeck.app.settings.page import SettingsPage
@@ -177,11 +178,18 @@ class MainWindow(QWidget):
     def assistant(self) -> AssistantPage:
         from gpudeck.app.assistant.page import AssistantPage
 
-        page = self._add_page("assistant", AssistantPage(self.state, self.link))
+        page = self._add_page("assistant", AssistantPage(self.state, self.link, self.offer))
         page.models_opened.connect(lambda: self.show_page("models"))
         page.code_opened.connect(self._show_code)
         page.page_opened.connect(self.commands.open_page)
         return page
+
+    @cached_property
+    def offer(self) -> ModelOffer:
+        """Return the model that is offered to a user who has none."""
+        from gpudeck.app.models.offer import ModelOffer
+
+        return ModelOffer(self.state, self.link)
 
     @cached_property
     def models(self) -> ModelsPage:
@@ -244,7 +252,7 @@ class MainWindow(QWidget):
         """Return the page of a window that is opened for the first time."""
         from gpudeck.app.shell.welcome import Welcome
 
-        page = Welcome(self.state)
+        page = Welcome(self.state, self.offer)
         page.setAccessibleName(tr("Welcome"))
         page.chosen.connect(self.show_page)
         page.source_wanted.connect(

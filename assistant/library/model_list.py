@@ -28,6 +28,11 @@ def folder() -> Path:
     return paths.home() / "models"
 
 
+def folder_of(name: str) -> Path:
+    """Return the folder that the model OWNER/NAME is fetched into."""
+    return folder() / name.replace("/", "--")
+
+
 def listed_models(used: str = "") -> tuple[Model, ...]:
     """Return all models as they are now, the `used` one (setting `model_folder`) first."""
     listed = _read().paths

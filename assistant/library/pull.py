@@ -48,7 +48,7 @@ class Pull:
     @property
     def folder(self) -> Path:
         """Return the folder that the model is fetched into."""
-        return model_list.folder() / self.name.replace("/", "--")
+        return model_list.folder_of(self.name)
 
     def run(self, on_progress: Callable[[FetchProgress], None]) -> Model | None:
         """Fetch the model and add it to the list; return None if it was cancelled.

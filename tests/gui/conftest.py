@@ -195,7 +195,7 @@ class Fed:
 
 
 @pytest.fixture
-def fed(qapp: QApplication, clean_qt: None) -> Iterator[Fed]:
+def fed(qapp: QApplication, clean_qt: None, home: Path) -> Iterator[Fed]:
     made = Fed(qapp)
     yield made
     QTest.keyRelease(made.window, Qt.Key.Key_Control)  # a key with modifiers leaves them pressed
