@@ -48,8 +48,8 @@ class ModelCard(QFrame):
         self.needs = label(size="small", meaning="muted", wrap=True)
         self.problem = label(tr_text(model.problem), size="small", meaning="failed", wrap=True)
         self.speed = label(size="small", wrap=True)
-        self.use = self._action(tr("Use"), "use", tr("Let this model write the answers"))
-        self.leave = self._action(tr("Stop using"), "leave", tr("Let templates write the answers"))
+        self.use = self._action(tr("Use"), "use", tr("Let the assistant use this model"))
+        self.leave = self._action(tr("Stop using"), "leave", tr("Let the assistant use no model"))
         self.time = self._action(
             tr("Benchmark"),
             "time",
@@ -81,7 +81,7 @@ class ModelCard(QFrame):
         """Show the state of the model.
 
         Args:
-            used: The model writes the answers.
+            used: The assistant uses the model.
             served: Its state as a served model and the meaning of its colour; empty while it is
                 not served.
             timing: What its benchmark does now, if it runs.

@@ -124,8 +124,8 @@ _TALK = {
     "yes": "If an order waits for you, approve it on its card. I do nothing on a yes alone.",
     "no": "Nothing was changed.",
     "self": "I am the assistant of GPU Deck. A small encoder on this machine reads your "
-    "requests, and templates write the answers, unless you have chosen a language model. Nothing "
-    "leaves this machine.",
+    "requests, and templates write the answers. If you have chosen a language model, it may write "
+    "briefs and reports. Nothing leaves this machine.",
     "outside": "I cannot help with that: I only know this machine's GPUs and jobs, and GPU Deck.",
 }
 """What is said to small talk, and to what has nothing to do with the machine."""

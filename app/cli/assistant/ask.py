@@ -32,7 +32,7 @@ from gpudeck.assistant.query.steps import ShowManual
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.language.languages import Language
 from gpudeck.language.rendering import render
-from gpudeck.language.text import Message, Text, join_texts, joined, phrase
+from gpudeck.language.text import Message, Text, join_texts, phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 
@@ -172,7 +172,7 @@ def _print_proposal(proposal: Proposal, answer: Answer, args: Namespace) -> None
     print_line(f"{proposal.title}? {proposal.note}".rstrip())
     print_line(proposal.effect)
     for caption, value in proposal.details:
-        print_line(f"{caption}: {value}")
+        _print_row(caption, value, answer)
     if args.details:
         _print_reading(answer)
 
@@ -195,7 +195,7 @@ def _print_answer(answer: Answer, args: Namespace) -> None:
         file = _free_name(time.strftime("gpudeck-report-%Y-%m-%d"))
         save_report(answer.report, file, ".pdf")
         _print_text(phrase("The report is in {file}.", file=str(file)), answer)
-    _print_places(answer)
+    _print_place(answer)
     print_line(f"{render(written_by(answer.writer), _language(answer))}.")
     if args.details:
         _print_reading(answer)
@@ -204,13 +204,12 @@ def _print_answer(answer: Answer, args: Namespace) -> None:
             _print_row(phrase("Sources"), "; ".join(sorted(sources)), answer)
 
 
-def _print_places(answer: Answer) -> None:
-    """Print the commands that show the sections of the manual which the answer quotes or names."""
-    places = [step.does for step in answer.steps if isinstance(step.does, ShowManual)]
-    commands = [shlex.join(["gpudeck", "manual", *filter(None, place)]) for place in
-                ((place.page, place.heading) for place in places)]  # fmt: skip
-    if commands:
-        _print_text(phrase("To read more: {commands}", commands=joined(commands)), answer)
+def _print_place(answer: Answer) -> None:
+    """Print the command that shows the section of the manual which the answer quotes."""
+    place = next((s.does for s in answer.steps if isinstance(s.does, ShowManual)), None)
+    if place is not None:
+        command = shlex.join(filter(None, ("gpudeck", "manual", place.page, place.heading)))
+        _print_text(phrase("To read more: {command}", command=command), answer)
 
 
 def _print_reading(answer: Answer) -> None:
@@ -220,7 +219,7 @@ def _print_reading(answer: Answer) -> None:
             _print_row(caption, value, answer)
 
 
-def _print_row(caption: Text, value: Message, answer: Answer) -> None:
+def _print_row(caption: Message, value: Message, answer: Answer) -> None:
     _print_text(phrase("{caption}: {value}", caption=caption, value=value), answer)
 
 
