@@ -74,10 +74,6 @@ def _explains(cause: Clause, effect: Clause, of: Known) -> bool:
         return _is_since(cause, effect, of)
     if effect.state in (("done", True), ("succeeded", True)) and given in _OVER:
         return jobs == last_owners(cause).get("job")
-    if given == "paused":
-        return claimed in ("queued", "started", "running") and all(
-            _says(fact, "queue is paused") for job in jobs for fact in of.of(job, "reason")
-        )
     if jobs and claimed in ("queued", "started", "running"):
         named = {s for token in cause.tokens for s in token.subjects} - jobs
         if not named:

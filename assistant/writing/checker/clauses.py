@@ -53,7 +53,6 @@ class Clause:
     """The indices of tokens whose claim was checked."""
     state: tuple[str, bool] | None = None
     """The last state that it claimed, and whether it denied it."""
-    noun: str = ""
     fronted: bool = False
     """True if a value that belongs to it stands in the clause before it."""
     quotes: bool = False

@@ -183,7 +183,7 @@ class Comparative(NamedTuple):
     fields: frozenset[str] = frozenset()
 
 
-_LASTING = words("duration running waiting waited")
+_LASTING = words("duration running waiting waited use")
 COMPARATIVES = {
     "close": Comparative(0),
     "twice": Comparative(0),

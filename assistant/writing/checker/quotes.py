@@ -16,6 +16,8 @@ _EMPTY = lexicon.words(
     "already ran got gets get"
 )
 """Words that a quotation may add or leave out."""
+_OF_DEVICE = lexicon.words("idle busy held")
+"""The states of devices; how one is used is no reason why a job does something."""
 _WORD = re.compile(r"[^\W_]+(?:[./'-]\w+)*|%|°")
 _REASONS = re.compile(r"\.(?:reason|text|choice|paused|any|result|note|use)$")
 
@@ -35,6 +37,10 @@ def quoted(clause: Clause, of: Known, who: Owners) -> Fact | None:
     values = [token for token in clause.tokens if token.kind == "value"]
     if any(token.bound != "=" for token in values):
         return None
+    effect = clause.effect or clause.before
+    of_job = effect is not None and any(
+        lexicon.STATES.get(text, "idle") not in _OF_DEVICE for _, text in effect.words()
+    )
     quoting = dict[str, Fact]()
     for fact in of.facts:
         if not all(fact in value.facts for value in values):
@@ -47,7 +53,7 @@ def quoted(clause: Clause, of: Known, who: Owners) -> Fact | None:
         words = tuple(w for t in clause.tokens if t not in own for w in content(t.text))
         if fact.subject.startswith("alert") and sum(w.isalpha() and len(w) > 2 for w in words) < 2:
             continue  # an alert's figures are those of its time
-        if clause.is_cause() and not is_reason(fact):
+        if clause.is_cause() and (not is_reason(fact) or (of_job and fact.name.endswith(".use"))):
             continue
         if _within(words, content(f"{fact.text}")):
             quoting[fact.subject] = fact
