@@ -38,7 +38,8 @@ def answer(query: Query, rows: Rows, words: Words) -> list[str]:
     if told := _plainly(query, rows, words):
         return [told]
     if query.aggregate == "count" and not (query.where or query.measure):
-        return [_many(query, rows, words), sheet(rows, words, "Device")]
+        found = words.count("There is {n} device.", "There are {n} devices.", len(rows.rows))
+        return [f"{found} {_many(query, rows, words)}".rstrip(), sheet(rows, words, "Device")]
     if query.aggregate == "count":
         return [words.count("{n} device matches.", "{n} devices match.", len(rows.rows)),
                 _line(query, rows, words)]  # fmt: skip
