@@ -24,14 +24,15 @@ def retry_note(job: j.Job, kind: str, log: Sequence[str], snapshot: Snapshot) ->
         snapshot: The largest GPU of it limits the memory.
     """
     full = kind == "gpu memory"
-    changes = retry_changes(job, "\n".join(log) if full else "", _largest(snapshot))
+    changes = retry_changes(job, "\n".join(log) if full else "", largest_gpu(snapshot))
     if not changes and kind not in _AGAIN and not isinstance(job.state, j.Lost):
         return None
     option, value = next(iter(changes.items()), ("", 0))
     return Note("retry", (job.id, option, value))
 
 
-def _largest(snapshot: Snapshot) -> float | None:
+def largest_gpu(snapshot: Snapshot) -> float | None:
+    """Return the bytes of the largest GPU, or None where unknown."""
     totals = [state.reading.values.get("mem_total") for state in snapshot.devices
               if state.reading is not None and state.device.kind != "cpu"]  # fmt: skip
     return max((total for total in totals if total is not None), default=None)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
+from gpudeck.assistant.query.remedies import largest_gpu
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.retrieval.job_logs import ONE_LOG
 from gpudeck.assistant.retrieval.job_logs import read as read_log
@@ -20,7 +22,8 @@ from gpudeck.language.numbers import GIB
 from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Failed, Job
-from gpudeck.scheduler.protocol.memory_errors import needed_memory, next_memory, out_of_memory
+from gpudeck.scheduler.protocol.memory_errors import out_of_memory
+from gpudeck.scheduler.protocol.retries import retry_changes
 from gpudeck.scheduler.protocol.units import parse_bytes, parse_integer, parse_seconds
 
 
@@ -41,11 +44,11 @@ def settle(context: ToolContext, order: Order, jobs: Sequence[Job]) -> Order:
 
 def _value(context: ToolContext, name: str, change: str, job: Job) -> str:
     """Return the new value of an option, as the command line takes it. Raises UserError."""
-    if name == "memory" and change == "more" and (found := _memory_after(context, job)):
-        return found
     if name == "tags":
         return ",".join(dict.fromkeys((*job.spec.tags, *change[1:].split(","))))
     present, read, write, ask = _OPTIONS[name]
+    if change == "more" and (better := _after_failure(context, job)).get(name) is not None:
+        return write(better[name])
     has, kind, amount = present(job), change[0], change[1:]
     new = 0.0
     if has and kind == "x":
@@ -57,26 +60,22 @@ def _value(context: ToolContext, name: str, change: str, job: Job) -> str:
     return write(new)
 
 
-def _memory_after(context: ToolContext, job: Job) -> str:
-    """Return the memory for a job whose GPU's memory was full, or nothing for any other.
+def _after_failure(context: ToolContext, job: Job) -> dict[str, Any]:
+    """Return the fields with which a job that failed may succeed.
 
-    Raises UserError if no GPU has more than the job had.
+    Raises UserError if it had the whole memory of a GPU, and that was full.
     """
     log = "\n".join(read_log(job.id, ONE_LOG).lines)
-    if not (isinstance(job.state, Failed) and out_of_memory(log)):
-        return ""
-    devices = context.daemon.snapshot().devices
-    totals = [float(total) for state in devices if state.reading is not None
-              and isinstance(total := state.reading.get("mem_total"), int | float)]  # fmt: skip
-    reserved = job.spec.memory  # without any it had a whole GPU, of which its peak is a part
-    need = needed_memory(log, job.usage.memory if job.usage and reserved else 0.0)
-    size = next_memory(reserved, need, max(totals, default=None)) if need or reserved else 0
-    if not (size or reserved):
+    is_full = isinstance(job.state, Failed) and out_of_memory(log)
+    if is_full and not job.spec.memory:
         raise UserError(
-            phrase("{job} had a GPU to itself, and no GPU here has more memory: make its batches "
-                   "smaller, or ask for several GPUs", job=title(job))
-        )  # fmt: skip
-    return _as_size(size) if size else "0"
+            phrase(
+                "The memory of the GPU was full, and the job had the GPU to itself: make its "
+                "batches smaller, or ask for a GPU with more memory."
+            )
+        )
+    largest = largest_gpu(context.daemon.snapshot())
+    return retry_changes(job, log if is_full else "", largest)
 
 
 _HOW_MUCH = phrase("say how much memory on each GPU it shall have, for example 24 GB")
@@ -89,6 +88,8 @@ def _as_size(size: float) -> str:
     """Return bytes as the command line takes them, in the largest unit that has no fraction."""
     units = (("gib", GIB), ("gb", 10**9), ("mib", 2**20))
     whole = round(size)
+    if not whole:
+        return "0"  # a whole GPU
     return next((f"{whole // of}{unit}" for unit, of in units if whole % of == 0), f"{whole}b")
 
 

@@ -35,8 +35,8 @@ _PROBLEMS = {
     "takes it, for example: run job 12 again with --seed 42.",
     "setting": "I know no setting that is called {words}. In a terminal, `gpudeck settings` lists "
     "them; in the window, the page Settings.",
-    "change": "I can set a value, but not make it larger or smaller by an amount. Say the new "
-    "value.",
+    "change": "I do not know what shall be more or less, and by how much. Say it, for example: job "
+    "7 again with twice the memory.",
 }
 
 

@@ -9,7 +9,6 @@ import pytest
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools.registry import plan_action
 from gpudeck.assistant.tools.tool import ToolContext
-from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job
@@ -48,18 +47,13 @@ def test_a_retry_has_the_memory_that_the_job_had_times_a_factor(deck: Client) ->
     assert max(deck.jobs(1), key=lambda one: one.id).spec.memory == 128 * 2**20
 
 
-def test_more_memory_is_what_the_failure_of_the_job_needs(deck: Client) -> None:
-    job = ended(deck, f"print({FULL!r}); raise SystemExit(1)", gpus=1)
-    with pytest.raises(UserError, match="had a GPU to itself, and no GPU here has more memory"):
-        plan_action(ToolContext(deck), order("retry", job, memory="more"))
-    again = f"import os\nprint({FULL!r}, 'Tried to allocate 1.00 GiB.', " \
-            "'Process 1 has 1.00 GiB memory in use.')\nraise SystemExit(1)"  # fmt: skip
-    job = ended(deck, again, gpus=1)
-    largest = deck.snapshot().devices[0].reading
-    assert largest is not None
-    if float(largest.values["mem_total"]) > 3 * GIB:
-        action = plan_action(ToolContext(deck), order("retry", job, memory="more"))
-        assert action.order is not None and action.order.options == {"memory": "2gib"}
+def test_more_is_what_the_failure_of_a_job_needs(deck: Client) -> None:
+    late = ended(deck, "import time; time.sleep(60)", timeout=1)
+    action = plan_action(ToolContext(deck), order("retry", late, timeout="more"))
+    assert action.order is not None and action.order.options == {"timeout": "2s"}
+    full = ended(deck, f"print({FULL!r}); raise SystemExit(1)", gpus=1)
+    with pytest.raises(UserError, match="the job had the GPU to itself: make its batches smaller"):
+        plan_action(ToolContext(deck), order("retry", full, memory="more"))
 
 
 @pytest.mark.parametrize(
