@@ -410,8 +410,12 @@ class Daemon:
         self.queue.plan(self.monitor.devices, self.availability())
         self.start_soon()
 
-    def availability(self) -> Availability:
-        """Return how the devices were read last; a GPU that could not be read is not free."""
+    def availability(self, idle: bool = False) -> Availability:
+        """Return how the devices were read last; a GPU that could not be read is not free.
+
+        Args:
+            idle: Tell also which are idle, as it is told while jobs wait for that.
+        """
         running = [job.id for job in self.queue.running]
         ignored = settings.listed(self._state.settings.ignored_programs)
         devices, leased = self.monitor.devices, self._lease_service.device
@@ -422,7 +426,7 @@ class Daemon:
             frozenset(() if leased is None else (leased,)),
             self._sharing.read(self.queue.running),
             tuple(self._state.settings.reservations.values()),
-            self._why_busy() if self.queue.waits_for_idle_devices else {},
+            self._why_busy() if idle or self.queue.waits_for_idle_devices else {},
             self._sharing.holders,
         )
 

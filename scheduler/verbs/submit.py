@@ -151,7 +151,7 @@ class Foresee(Request[Forecast], frozen=True, tag="foresee"):
         user = daemon.owner(peer)
         preempts = daemon.preempts(user)(self.spec)
         spec = msgspec.structs.replace(self.spec, user=user, preemptible=preempts)
-        devices, availability = daemon.monitor.devices, daemon.availability()
+        devices, availability = daemon.monitor.devices, daemon.availability(spec.when_idle)
         forecast = daemon.queue.submission.forecast(spec, devices, availability, self.count)
         return await peer.do(forecast)
 

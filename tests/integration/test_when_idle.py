@@ -194,6 +194,8 @@ def test_a_queued_job_waits_until_the_gpu_is_idle(
 ) -> None:
     other = deck.submit(python(ON_GPU, gpu, tmp_path / "other", tmp_path / "go"), gpus=1)
     running(deck, other)
+    foreseen = deck.foresee(["true"], when_idle=True)
+    assert foreseen.at is None and foreseen.reason.startswith("runs while GPUs are idle; GPU 0:")
     work = deck.submit(["true"], when_idle=True)
     eventually(lambda: why_it_waits(deck, work).startswith("runs while GPUs are idle; GPU 0: job"))
     (tmp_path / "go").touch()
