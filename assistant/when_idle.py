@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from gpudeck.language.text import Message
-from gpudeck.scheduler import when_idle
 from gpudeck.scheduler.client import Client
 
 R = TypeVar("R")
@@ -39,8 +38,8 @@ def run_when_idle(work: Any, *, on_wait: OnWait = lambda reason: None, **options
     """Run work once a GPU is idle, and leave it at once when anybody needs it.
 
     Args:
-        work: A function or the words of a command, as `gpudeck.scheduler.when_idle` runs them, or
-            a prompt for the assistant's model, which goes on with its text after each eviction.
+        work: A function or the words of a command, as `Client.run_when_idle` runs them, or a
+            prompt for the assistant's model, which goes on with its text after each eviction.
         memory: What must be free on the GPU, such as 8GiB. A model takes what it needs.
         again: Begin a function or a command anew after its GPU was needed.
         on_wait: Called with what is waited for, whenever that changes.
@@ -48,11 +47,12 @@ def run_when_idle(work: Any, *, on_wait: OnWait = lambda reason: None, **options
     Returns:
         What the function returns, the exit status of the command, or the text of the model.
 
-    Raises as `gpudeck.scheduler.when_idle.run_when_idle` does; for a prompt, DaemonGone and
-    UserError, as where no model is chosen.
+    Raises as `Client.run_when_idle` does; for a prompt, DaemonGone and UserError, as where no
+    model is chosen.
     """
     if not isinstance(work, str):
-        return when_idle.run_when_idle(work, on_wait=on_wait, **options)
+        with Client() as daemon:
+            return daemon.run_when_idle(work, on_wait=on_wait, **options)
     return _complete(work, on_wait)
 
 

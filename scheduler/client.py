@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from functools import partial, wraps
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.background.version import is_older
@@ -633,6 +633,58 @@ class Client:
         self._connection.send(encode_request(request))
         while True:
             yield decode_reply(self._connection.receive(), request)
+
+    @overload
+    def run_when_idle(
+        self,
+        work: Callable[[], R],
+        *,
+        memory: int | str = ...,
+        again: bool = ...,
+        on_wait: Callable[[Message], None] = ...,
+    ) -> R: ...
+    @overload
+    def run_when_idle(
+        self,
+        work: Sequence[str],
+        *,
+        memory: int | str = ...,
+        again: bool = ...,
+        on_wait: Callable[[Message], None] = ...,
+    ) -> int: ...
+    def run_when_idle(
+        self,
+        work: Callable[[], Any] | Sequence[str],
+        *,
+        memory: int | str = "0",
+        again: bool = True,
+        on_wait: Callable[[Message], None] = lambda reason: None,
+    ) -> Any:
+        """Run work on an idle GPU, and return what the function returns or the command's exit
+        status. It runs beside this process, not in the queue: for that, see `submit` (`when_idle`).
+
+        The GPU is the only one that the work sees (CUDA_VISIBLE_DEVICES). When anybody else needs
+        it, the work is ended at once, and begins anew with the next idle GPU.
+
+        Args:
+            work: A function without arguments that can be pickled, or the words of a command.
+            memory: What must be free on the GPU, such as 8GiB.
+            again: Begin anew after the GPU was needed; otherwise `Interrupted` is raised.
+            on_wait: Called with what is waited for, whenever that changes.
+
+        Raises:
+            DaemonGone: The daemon ended.
+            Interrupted: The GPU was needed, and `again` is False.
+            UserError: No NVIDIA GPU is watched here, or the work's process was killed.
+            Exception: What the function raised.
+        """
+        from gpudeck.scheduler import when_idle
+
+        def snapshots() -> Iterator[Snapshot]:
+            with Client(timeout=None) as daemon:
+                yield from daemon.subscribe(live=False)
+
+        return when_idle.run_when_idle(work, snapshots, memory, again, on_wait)
 
     def lease(self, memory: int = 0) -> str:
         """Lease an idle GPU with `memory` free bytes to this process. Returns its UUID.

@@ -1,9 +1,5 @@
 """Run a function or a command on a GPU while nobody else needs it.
 
-    import functools, gpudeck
-    loss = gpudeck.run_when_idle(functools.partial(evaluate, "checkpoint.pt"), memory="8GiB")
-    status = gpudeck.run_when_idle(["python", "nightly.py"])
-
 The work runs in a process of its own, as only the end of a process frees all of its GPU memory. It
 waits until a GPU is idle, and is ended at once when a job or another program needs that GPU. Then
 it begins anew with the next idle GPU, so long work should continue from checkpoints of its own.
@@ -18,21 +14,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal
 
 import msgspec
 
 from gpudeck.language.text import Message, joined, phrase
-from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import busy_causes
 from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 from gpudeck.scheduler.protocol.snapshot import Busy, Snapshot
 from gpudeck.scheduler.protocol.units import parse_size
 
-R = TypeVar("R")
 Work = Callable[[], Any] | Sequence[str]
 _AGAIN_S = 1.0
 """The time after which a GPU is asked for again that seemed idle and was not lent."""
@@ -50,44 +44,19 @@ class Interrupted(UserError):
     """Report that the work had to leave its GPU, and shall not begin anew."""
 
 
-@overload
-def run_when_idle(
-    work: Callable[[], R],
-    *,
-    memory: int | str = ...,
-    again: bool = ...,
-    on_wait: Callable[[Message], None] = ...,
-) -> R: ...
-@overload
-def run_when_idle(
-    work: Sequence[str],
-    *,
-    memory: int | str = ...,
-    again: bool = ...,
-    on_wait: Callable[[Message], None] = ...,
-) -> int: ...
 def run_when_idle(
     work: Work,
-    *,
-    memory: int | str = "0",
-    again: bool = True,
-    on_wait: Callable[[Message], None] = lambda reason: None,
+    snapshots: Callable[[], Iterator[Snapshot]],
+    memory: int | str,
+    again: bool,
+    on_wait: Callable[[Message], None],
 ) -> Any:
     """Run work on an idle GPU, and return what the function returns or the command's exit status.
 
-    The GPU is the only one that the work sees (CUDA_VISIBLE_DEVICES).
-
     Args:
-        work: A function without arguments that can be pickled, or the words of a command.
-        memory: What must be free on the GPU, such as 8GiB.
-        again: Begin anew after the GPU was needed; otherwise `Interrupted` is raised.
-        on_wait: Called with what is waited for, whenever that changes.
+        snapshots: Returns the daemon's snapshots, as they come.
 
-    Raises:
-        DaemonGone: The daemon ended.
-        Interrupted: The GPU was needed, and `again` is False.
-        UserError: No NVIDIA GPU is watched here, or the work's process was killed.
-        Exception: What the function raised.
+    For the rest, see `gpudeck.scheduler.client.Client.run_when_idle`.
     """
     needed = parse_size(memory)
     told: list[Message] = []
@@ -98,7 +67,7 @@ def run_when_idle(
             on_wait(reason)
 
     while True:
-        _wait_for_idle_gpu(tell)
+        _wait_for_idle_gpu(snapshots(), tell)
         outcome = _attempt(work, needed)
         match outcome.kind:
             case "returned":
@@ -114,13 +83,12 @@ def run_when_idle(
         time.sleep(_AGAIN_S)
 
 
-def _wait_for_idle_gpu(tell: Callable[[Message], None]) -> None:
-    with Client(timeout=None) as daemon:
-        for snapshot in daemon.subscribe(live=False):
-            why = why_no_gpu(snapshot)
-            if why is None:
-                return
-            tell(why)
+def _wait_for_idle_gpu(snapshots: Iterator[Snapshot], tell: Callable[[Message], None]) -> None:
+    for snapshot in snapshots:
+        why = why_no_gpu(snapshot)
+        if why is None:
+            return
+        tell(why)
     raise DaemonGone(phrase("the daemon stopped while the work waited for an idle GPU"))
 
 

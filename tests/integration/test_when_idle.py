@@ -19,7 +19,7 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Queued
 from gpudeck.scheduler.protocol.wait_texts import render
-from gpudeck.scheduler.when_idle import Interrupted, run_when_idle
+from gpudeck.scheduler.when_idle import Interrupted
 from tests.integration.deck import kill_daemon, log_of, python, ready, running
 from tests.integration.test_eviction import (  # noqa: F401
     LISTS,
@@ -72,7 +72,7 @@ def test_a_function_runs_on_the_idle_gpu_and_returns(
 
 def test_what_a_function_raises_is_raised_here(deck: Client) -> None:  # noqa: F811
     with pytest.raises(ValueError, match="no such checkpoint") as raised:
-        run_when_idle(fail)
+        deck.run_when_idle(fail)
     assert "in fail" in "".join(raised.value.__notes__), "where it was raised"
 
 
@@ -84,7 +84,7 @@ def test_a_job_ends_the_work_at_once_and_the_work_begins_anew(
     told: list[Message] = []
     work = functools.partial(hold, gpu, 5.0, tmp_path / "starts")
     with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(run_when_idle, work, on_wait=told.append)
+        found = pool.submit(gpudeck.run_when_idle, work, on_wait=told.append)
         eventually(lambda: state(deck).reading.processes)  # type: ignore[union-attr]
         job = deck.submit(python(LISTS, gpu), gpus=1)
         assert deck.wait(job.id, 30.0).status == "done"
@@ -102,7 +102,7 @@ def test_work_that_shall_not_begin_anew_is_interrupted(
 ) -> None:
     work = functools.partial(hold, gpu, 60.0, tmp_path / "starts")
     with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(run_when_idle, work, again=False)
+        found = pool.submit(gpudeck.run_when_idle, work, again=False)
         eventually(lambda: state(deck).reading.processes)  # type: ignore[union-attr]
         deck.wait(deck.submit(["true"], gpus=1).id, 30.0)
         with pytest.raises(Interrupted, match="the GPU was needed"):
@@ -286,4 +286,4 @@ def test_a_machine_without_a_gpu_is_refused_in_a_line(deck: Client, gpu: Path) -
     deck.configure(source="cpu")
     eventually(lambda: str(deck.snapshot().source).startswith("cpu"))
     with pytest.raises(UserError, match="no NVIDIA GPU is watched here"):
-        run_when_idle(fail)
+        deck.run_when_idle(fail)

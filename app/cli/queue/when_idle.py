@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import REMAINDER, ArgumentParser, Namespace
 
 from gpudeck.app.cli.output import UsageError, show_progress
-from gpudeck.scheduler.when_idle import run_when_idle
+from gpudeck.scheduler.client import Client
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -29,10 +29,11 @@ def run(args: Namespace) -> int:
     words = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not words:
         raise UsageError("missing command. Example: gpudeck when-idle -- python nightly.py")
-    status: int = run_when_idle(
-        words,
-        memory=args.memory,
-        again=not args.once,
-        on_wait=lambda reason: show_progress(f"waiting: {reason}"),
-    )
+    with Client() as daemon:
+        status: int = daemon.run_when_idle(
+            words,
+            memory=args.memory,
+            again=not args.once,
+            on_wait=lambda reason: show_progress(f"waiting: {reason}"),
+        )
     return status if status >= 0 else 128 - status
