@@ -334,9 +334,9 @@ JOB_OPTIONS = (
     ),
     JobOption(
         "precision", "Computes in",
-        f"the data type in which the job mostly computes ({', '.join(RATE_OF_TYPES)}), so that the "
-        "TFLOP/s of its GPUs are told for it: the counters of a GPU cannot tell types apart",
-        _parse_precision, "TYPE", write=str.upper, local=True,
+        f"the number format in which the job mostly computes ({', '.join(RATE_OF_TYPES)}), so that "
+        "TFLOP/s are told for it: the counters of the hardware cannot tell formats apart",
+        _parse_precision, "FORMAT", write=str.upper, local=True,
     ),
     JobOption(
         "container", "Container",

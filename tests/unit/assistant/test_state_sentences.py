@@ -14,6 +14,7 @@ from gpudeck.assistant.housekeeping.restoring import TAKEN
 from gpudeck.language.languages import Language
 from gpudeck.language.rendering import render, render_moment
 from gpudeck.language.text import Message, Moment, Text, phrase
+from gpudeck.scheduler.protocol.busy_causes import HeldByJobs, QuietHours
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec
 from gpudeck.scheduler.protocol.recovery import recovery_action, recovery_text
@@ -52,6 +53,7 @@ from gpudeck.scheduler.protocol.wait_reasons import (
     NoRoom,
     NotBefore,
     NotConsidered,
+    NotIdle,
     OtherDevices,
     Preempts,
     QueuePaused,
@@ -166,6 +168,7 @@ REASONS: tuple[WaitReason, ...] = (
     NoRoom(Needs(1, cpu=True), BLOCKERS[5:6], 0),
     NoRoom(ON_ONE, BLOCKERS, more=3),
     NoRoom(ON_TWO, (), 1),
+    NotIdle((("GPU 0", HeldByJobs((3, 4))), ("GPU 1", QuietHours("08:00-18:00")))),
 )
 FOUND = (
     REASON,
