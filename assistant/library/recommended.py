@@ -101,12 +101,13 @@ def recommend(devices: Iterable[DeviceState], host_free: int) -> Recommendation 
 
 
 def free_gpus(devices: Iterable[DeviceState]) -> list[tuple[int, Device]]:
-    """Return the free bytes of each GPU of this machine."""
+    """Return the free bytes of each GPU or MIG instance of this machine that programs can use."""
     found = []
     for state in devices:
-        if state.device.kind != "nvidia" or state.device.host or state.reading is None:
+        device = state.device
+        if device.kind != "nvidia" or device.host or device.mig or state.reading is None:
             continue
         total, used = (state.reading.values.get(name) for name in ("mem_total", "mem_used"))
         if total is not None and used is not None:
-            found.append((int(total - used), state.device))
+            found.append((int(total - used), device))
     return found

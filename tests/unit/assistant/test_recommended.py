@@ -53,6 +53,13 @@ def test_the_largest_model_that_fits_the_free_memory_of_a_gpu_is_chosen(free, mo
     assert found.speed == 300e9 / model.read("cuda"), "of the L4's data sheet"
 
 
+def test_a_gpu_in_mig_mode_counts_by_its_instances() -> None:
+    whole, part = card(80 * GIB), card(4 * GIB)
+    divided = msgspec.structs.replace(whole, device=msgspec.structs.replace(whole.device, mig=True))
+    found = recommend([divided, part], 0)
+    assert isinstance(found, Recommendation) and found.model == SMALL
+
+
 def test_an_unknown_card_gets_no_estimate_and_a_known_one_says_that_it_is_one() -> None:
     unknown = recommend([card(8 * GIB, "NVIDIA GeForce RTX 4711")], 0)
     assert isinstance(unknown, Recommendation) and not unknown.speed
