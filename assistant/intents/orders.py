@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from gpudeck.assistant.intents import amounts
 from gpudeck.assistant.intents.moments import (
     LENGTH,
     is_day,
@@ -16,10 +16,11 @@ from gpudeck.assistant.intents.moments import (
     with_digits,
 )
 from gpudeck.assistant.intents.names import named
+from gpudeck.assistant.intents.related_amounts import RelatedAmounts
 from gpudeck.assistant.intents.setting_words import value_in
 from gpudeck.assistant.intents.thresholds import PLAIN
 from gpudeck.assistant.intents.tokens import tokens
-from gpudeck.assistant.intents.values import STATES, Unread, Values
+from gpudeck.assistant.intents.values import STATES, Unread
 from gpudeck.assistant.query.request import Order, Target
 from gpudeck.assistant.query.setting_units import in_setting_unit
 from gpudeck.assistant.query.table import VERBS
@@ -67,7 +68,7 @@ OF_NEW_JOBS = frozenset({"command", "count", "gpus", "gpu_type", "memory", "host
 """The fields that a new job may have."""
 
 
-class Orders(Values):
+class Orders(RelatedAmounts):
     """Read orders."""
 
     def read(self, name: str) -> Order:
@@ -333,18 +334,18 @@ class Orders(Values):
 
     def _of_job(self) -> dict[str, str]:
         """Return the options of a job."""
-        if not (self.letters("priority") or self._says_amount()):
+        if not (self.letters("priority") or self.says_amount()):
             self.refuse("change")
         self.refuse("workload", "array", "folder", "cpus", "host_memory",
                      "notes")  # fmt: skip
-        return self.said_of_job()
+        return self.said_of_job(self.relations())
 
-    def said_of_job(self) -> dict[str, str]:
+    def said_of_job(self, related: Mapping[str, str]) -> dict[str, str]:
         """Return the options of a job whose letters were found. Raises Unread."""
         level, name = None, self.letters("name")
-        if self.letters("priority") or not self._says_amount():
+        if self.letters("priority") or not self.says_amount():
             level = self.priority()
-        related, lengths = self.relations(), self._lengths()
+        lengths = self.lengths()
         found = {
             "gpus": self.number("count") if "gpus" not in related else None,
             "retries": self.number("retries"), "priority": level,
@@ -356,46 +357,6 @@ class Orders(Values):
             "name": name[0] if name else None,
         }  # fmt: skip
         return {option: str(value) for option, value in found.items() if value is not None}
-
-    def _says_amount(self) -> bool:
-        """Return whether an amount, or what has one, is said of which there can be more."""
-        return any(map(self.letters, ("memory", "timeout", "duration", "begin", "count")))
-
-    def relations(self) -> dict[str, str]:
-        """Return what is said in relation to what a job has, as `Order.changes` holds it."""
-        marked, lengths = self.marked("change"), self._lengths()
-        said = {"memory": self.letters("memory"), "begin": self._delays(), "timeout": lengths,
-                "gpus": self.letters("count")}  # fmt: skip
-        found = {}
-        for option, letters in said.items():
-            amount = " ".join(letters)
-            times = amounts.factor(amount)
-            if times is not None:
-                found[option] = f"x{times:g}"
-            elif amount and marked and not amounts.has_number(amount):
-                found[option] = marked[0]
-            elif amount and (sign := amounts.sign(self.text, letters[0], marked)):
-                found[option] = f"{sign}{self._amount(option, letters[0])}"
-        tags = ",".join(self.letters("tag"))
-        return found | ({"tags": f"+{tags}"} if tags else {})
-
-    def _amount(self, option: str, letters: str) -> str:
-        """Return an amount of memory, of time or of GPUs. Raises Unread."""
-        if option == "memory":
-            return self.size_option("memory")
-        said = amounts.bare(letters)
-        return re.sub(r"\D.*", "", with_digits(said)) if option == "gpus" else self.length(said)
-
-    def _delays(self) -> list[str]:
-        """Return the lengths of time by which a job shall begin later or earlier."""
-        said = (*self.letters("begin"), *self.letters("timeout"), *self.letters("duration"))
-        return [letters for letters in said if amounts.is_of_clock(letters)]
-
-    def _lengths(self) -> list[str]:
-        """Return how long a job may run."""
-        delays = self._delays()
-        said = self.letters("timeout") or self.letters("duration")
-        return [letters for letters in said if letters not in delays]
 
     def _begin(self) -> str | None:
         """Return when a job shall start: a moment, or so long from now, as in `in 2 hours`.
@@ -415,7 +376,13 @@ class Orders(Values):
         return None
 
     def said_of_new_job(self) -> dict[str, str]:
-        """Return the options of a job that is not there yet. Raises Unread."""
+        """Return the options of a job that is not there yet.
+
+        Raises Unread for an amount in relation to another: it has none yet.
+        """
+        if self.relations(changed=False).keys() - {"tags"}:
+            fields = ("memory", "timeout", "duration", "begin", "count")
+            raise Unread(" ".join(one for field in fields for one in self.letters(field)))
         found = {"group": self.group(), "host_memory": self.size_option("host_memory"),
                  "cpus": str(self.number("cpus") or ""),
                  "tags": ",".join(self.letters("tag")),
@@ -425,7 +392,7 @@ class Orders(Values):
             if self.number("count") not in (None, 1):
                 raise Unread(" ".join(self.letters("gpus")))
             found |= {"gpus": "1", **on_gpu}
-        return self.said_of_job() | {option: value for option, value in found.items() if value}
+        return self.said_of_job({}) | {option: value for option, value in found.items() if value}
 
     def _on_gpu(self) -> dict[str, str]:
         """Return which GPU a job shall have: one by its number, or those of a model.

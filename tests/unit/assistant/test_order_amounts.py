@@ -123,6 +123,21 @@ def test_a_condition_besides_retries_is_one() -> None:
     assert found.refusal is not None and found.refusal.problem == "condition"
 
 
+@pytest.mark.parametrize(
+    "text", ["run python a.py with twice the memory", "starte python a.py mit doppelt so viel ram"]
+)
+def test_a_new_job_has_nothing_that_an_amount_is_related_to(text: str) -> None:
+    found = understand(text, KNOWN, State(), NOW, shipped_reader())
+    assert found.request is None and not found.choices
+
+
+def test_a_higher_priority_makes_no_other_amount_higher() -> None:
+    spans = {"jobs": "7", "priority": "priority", "timeout": "4h"}
+    reader = cast(Reader, _Labelled("order edit", "change=more", spans=spans))
+    found = understand("7: higher priority, limit 4h", KNOWN, State(), NOW, reader)
+    assert found.request == Order("edit", jobs=(7,), options={"priority": "10", "timeout": "4h"})
+
+
 def test_what_is_said_again_replaces_the_amount_of_before() -> None:
     last = of_7("retry", memory="more", timeout="x2")
     meant = completing(Order("edit", jobs=(7,), options={"memory": "40gb"}), State(order=last))
