@@ -105,7 +105,7 @@ def about(question: str) -> ToolResult | None:
 _NEAR = 0.66
 """The least score of a section that is quoted."""
 _NAMED = 3
-_SURE = 0.08
+_SURE = 0.1
 """A section is quoted alone from this lead on."""
 _WHOLE, _SHORTENED = 1200, 600
 """Characters that are quoted of a section alone, and of each of two, more or less."""

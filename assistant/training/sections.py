@@ -1,6 +1,8 @@
 """Learn which section of the manual answers the questions that people ask.
 
 `data/sections.tsv` has, for requests of `requests.jsonl.gz`, the section that answers each.
+`data/section_questions.tsv` has questions that were written for each section, in other words than
+its own.
 """
 
 from __future__ import annotations
@@ -51,6 +53,12 @@ def asked_questions() -> list[Asked]:
             if row["id"] in places]  # fmt: skip
 
 
+def written_questions() -> list[tuple[str, str]]:
+    """Return the questions that were written for sections, each with its section's place."""
+    lines = (DATA / "section_questions.tsv").read_text(encoding="utf-8").splitlines()
+    return [(place, text) for place, _language, text in (line.split("\t") for line in lines)]
+
+
 def own_words(section: Section) -> tuple[str, ...]:
     """Return what stands for the questions of people: a section's heading and first sentence."""
     if section.page == GLOSSARY:
@@ -64,10 +72,11 @@ def learnt_head(
 ) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.float16], Array]:
     """Return places [K], weights [1152, K] and bias [K] of a head, without held-out profiles.
 
-    Sections about which few ask are learnt by their own words, too.
+    Sections about which few ask are learnt by what was written for them, and by their own words.
     """
     asked = [(one.text, one.before, one.place) for one in asked_questions()
              if not is_held_out(one.profile)]  # fmt: skip
+    asked += [(text, "", place) for place, text in written_questions()]
     asked += [(text, "", section.place) for section in sections() for text in own_words(section)]
     x = features_of([(text, before) for text, before, _ in asked], reader)
     places, wanted = np.unique([place for _, _, place in asked], return_inverse=True)
