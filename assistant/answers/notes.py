@@ -111,8 +111,9 @@ def _retry(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) ->
     if option != "memory" or not amount:
         return ""
     size = words.numbers(phrases.quantity(number(amount), "B"))
-    text = 'To run it with more memory, say: "retry job {job} with {size}".'
-    return words.text(text, job=job, size=size)
+    return words.text(
+        'To run it with more memory, say: "retry job {job} with {size}".', job=job, size=size
+    )
 
 
 def _liveness(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:

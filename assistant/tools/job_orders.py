@@ -114,14 +114,22 @@ def _dependents(context: ToolContext, jobs: Sequence[Job]) -> str:
             found.append(other)
     parts: list[str] = []
     if found:
-        text = "These jobs wait for their success and are cancelled, too: {jobs}."
-        parts.append(words.text(text, jobs=titles(found)))
+        parts.append(
+            words.text(
+                "These jobs wait for their success and are cancelled, too: {jobs}.",
+                jobs=titles(found),
+            )
+        )
     freed = [
         job for job in active if job.id not in ended and not ended.isdisjoint(job.spec.after_any)
     ]
     if freed:
-        text = "These jobs wait for their end only, and no longer have to: {jobs}."
-        parts.append(words.text(text, jobs=titles(sorted(freed, key=lambda job: job.id))))
+        parts.append(
+            words.text(
+                "These jobs wait for their end only, and no longer have to: {jobs}.",
+                jobs=titles(sorted(freed, key=lambda job: job.id)),
+            )
+        )
     return " ".join(parts)
 
 
@@ -171,8 +179,12 @@ def hold(context: ToolContext, order: Order) -> PlannedAction:
     found = _waiting(context, order)
     jobs = [job for job in found if job.spec.hold != held]
     if not jobs:
-        text = "{jobs}: held already" if held else "{jobs}: not held"
-        raise UserError(words.text(text, jobs=titles(found)))
+        known = titles(found)
+        raise UserError(
+            words.text("{jobs}: held already", jobs=known)
+            if held
+            else words.text("{jobs}: not held", jobs=known)
+        )
 
     def change(daemon: Client, job: Job) -> None:
         daemon.hold(job.id, held)

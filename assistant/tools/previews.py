@@ -62,8 +62,7 @@ def forecast(context: ToolContext, spec: Spec, found: Forecast) -> str:
         return no_gpu + words.text("It will start at once{where}.", where=where)
     reason = _why(context, found)
     if found.at is None:
-        text = "It will wait; start time unknown: {reason}."
-        return no_gpu + words.text(text, reason=reason)
+        return no_gpu + words.text("It will wait; start time unknown: {reason}.", reason=reason)
     return no_gpu + words.text(
         "It will start about {time}{where}: {reason}.",
         time=render_moment(moment(found.at, snapshot.time), words.language),

@@ -108,8 +108,7 @@ def bring_back(context: ToolContext, jobs: Sequence[Job]) -> PlannedAction:
     def carry_out(daemon: Client, env: Environment) -> str:
         for number in numbers:
             daemon.resume_job(number)
-        text = "Back as soon as the GPU has room: {jobs}."
-        return words.text(text, jobs=numbered(numbers))
+        return words.text("Back as soon as the GPU has room: {jobs}.", jobs=numbered(numbers))
 
     return PlannedAction(
         words.text("Resume {jobs}", jobs=titles(list(jobs))),
@@ -143,8 +142,12 @@ def free(context: ToolContext, order: Order) -> PlannedAction:
         if made.freed.left:
             parts.append(words.text("Suspended: {jobs}.", jobs=numbered(made.freed.left)))
         if made.freed.asked:
-            text = "Asked to end, and queued again with their artefacts: {jobs}."
-            parts.append(words.text(text, jobs=numbered(made.freed.asked)))
+            parts.append(
+                words.text(
+                    "Asked to end, and queued again with their artefacts: {jobs}.",
+                    jobs=numbered(made.freed.asked),
+                )
+            )
         for job, why in made.freed.stayed.items():
             text = phrases.plain(render(why, words.language), 300)
             parts.append(words.text("Job {job} runs on: {why}.", job=job, why=text))

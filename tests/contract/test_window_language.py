@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
 
 from gpudeck.app.language import catalogues, texts
+from gpudeck.app.language.catalogues import ROOT
 from gpudeck.language.languages import LANGUAGES, Language
 
 TRANSLATED = [language for language in LANGUAGES if language != "en"]
@@ -28,6 +30,30 @@ def test_translations_fill_in_the_values_of_their_texts(language: Language) -> N
         for form in forms:
             found = set(PLACEHOLDER.findall(form)) - {"n"}
             assert found == wanted, f"{language}: {text!r} became {form!r}"
+
+
+def test_no_text_hides_from_the_catalogues_in_a_variable() -> None:
+    """The catalogues are collected from literals in the calls."""
+    hidden = []
+    for file in sorted((ROOT / "assistant").rglob("*.py")):
+        for function in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            within = list(ast.walk(function))
+            held = {
+                node.targets[0].id: node.value.value
+                for node in within
+                if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+                and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+            }  # fmt: skip
+            hidden += [
+                (file.name, held[call.args[0].id])
+                for call in within
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+                and call.func.attr == "text" and call.args
+                and isinstance(call.args[0], ast.Name) and call.args[0].id in held
+            ]  # fmt: skip
+    assert hidden == []
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
