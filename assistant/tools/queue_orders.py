@@ -301,8 +301,9 @@ def change_setting(context: ToolContext, order: Order) -> PlannedAction:
     after_text = shown(order.setting, str(after))
     effect = [words.text("It was {before}.", before=before_text)]
     if told:
-        text = "It counts down from the temperature at which the GPU slows itself down."
-        effect.append(words.text(text))
+        effect.append(
+            words.text("It counts down from the temperature at which the GPU slows itself down.")
+        )
     if order.devices:
         effect.append(words.text("It is for all GPUs."))
     return _action(

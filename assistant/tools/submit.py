@@ -116,8 +116,12 @@ def retry(context: ToolContext, order: Order) -> PlannedAction:
     order = settle(context, order, jobs)
     options = job_options.read(context, order)
     if order.command and (len(jobs) > 1 or jobs[0].spec.workload):
-        text = "{option} of a job cannot be changed once it is submitted"
-        raise UserError(words.text(text, option=words.text("Command")))
+        raise UserError(
+            words.text(
+                "{option} of a job cannot be changed once it is submitted",
+                option=words.text("Command"),
+            )
+        )
     specs = [_again(job, order, options) for job in jobs]
     if order.command:
         _check_length(shlex.join(specs[0].argv))
