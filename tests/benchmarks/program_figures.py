@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tests.benchmarks.comparisons import Row, rows
 
-_BLIND = ("thirteenth judge 1", "thirteenth judge 2", "fourteenth judge 1", "fourteenth judge 2")
+_BLIND = ("fifteenth judge 1", "fifteenth judge 2", "sixteenth judge 1", "sixteenth judge 2")
 """The newest sets of requests whose writers did not know the assistant."""
 _HEAD = """\
 | the program, two CPU cores | value | measured |
