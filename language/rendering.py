@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # Babel, which English does not need
     from gpudeck.language.words import Words
 
 _FORMS: dict[Form, str] = {
-    "clock": "%H:%M", "seconds": "%H:%M:%S", "day": "%a %d %b, %H:%M", "date": "%d %b",
-    "date and clock": "%d %b, %H:%M",
+    "clock": "%H:%M", "seconds": "%H:%M:%S", "day": "%a %d %b, %H:%M",
+    "day of a year": "%a %d %b %Y, %H:%M", "date": "%d %b", "date and clock": "%d %b, %H:%M",
 }  # fmt: skip
 
 

@@ -39,8 +39,9 @@ class Span(_Kind, frozen=True):
     seconds: float
 
 
-Form = Literal["clock", "seconds", "day", "date", "date and clock"]
-"""How a moment is written: 14:05; 14:05:09; Mon 03 Nov, 14:05; 03 Nov; 03 Nov, 14:05."""
+Form = Literal["clock", "seconds", "day", "day of a year", "date", "date and clock"]
+"""How a moment is written: 14:05; 14:05:09; Mon 03 Nov, 14:05; Mon 03 Nov 2025, 14:05; 03 Nov;
+03 Nov, 14:05."""
 
 
 class Moment(_Kind, frozen=True):

@@ -58,12 +58,17 @@ _TO = re.compile(
     r"|[:,=(])\s*$"
 )
 """Before an amount that is the new one, and none that is added."""
+_NOT = re.compile(
+    r"(?i)(?<!\w)(?:not|never|without|nicht|nie|ohne|pas|jamais|sans|no|nunca|sin)"
+    r"(?: (?:with|mit|avec|con|any|the|more|mehr|plus|de|m[aá]s|less|weniger|moins|menos))*\s*$"
+)
 _GPU = r"(?:gpus?|cards?|karten?|grafikkarten?|cartes?|tarjetas?|gr[aá]ficas?|placas?)"
 MORE_GPUS = re.compile(
-    rf"(?i)(?<!\w)(?P<list>(?:{NUMBER} (?:more|extra|additional|mehr|weitere\w*|m[aá]s)|another"
-    rf"|otra) {_GPU}|{NUMBER} {_GPU}(?: (?:more|mehr|de plus|m[aá]s)))(?!\w)"
+    rf"(?i)(?<![\w-])(?P<list>(?:{NUMBER} (?:more|extra|additional|mehr|weitere\w*|m[aá]s"
+    rf"|fewer|less|weniger|menos)|another|otra) {_GPU}"
+    rf"|{NUMBER} {_GPU}(?: (?:more|mehr|de plus|m[aá]s|fewer|less|weniger|de moins|menos)))(?!\w)"
 )
-"""GPUs that a job shall have besides its own."""
+"""GPUs that a job shall have besides its own, or without which it shall do."""
 
 
 def factor(letters: str) -> float | None:
@@ -123,6 +128,16 @@ def bare(letters: str) -> str:
     """Return an amount without a word for more in it: `2 hours` for `2 more hours`."""
     said = _INSIDE.sub(lambda found: f"{found['n'] or 1} ", letters)
     return re.sub(r"(?i)^(?:noch|weitere\w*|encore|another|additional) ", "", said)
+
+
+def is_negated(text: str, letters: str) -> bool:
+    """Return whether an amount is denied, as in `not with more memory`."""
+    return _NOT.search(text.partition(letters)[0]) is not None
+
+
+def is_related(letters: str) -> bool:
+    """Return whether an amount has words that say that it is added to another or taken from it."""
+    return any(words.search(letters) for _, words in _SIGNS)
 
 
 def has_number(letters: str) -> bool:

@@ -41,6 +41,8 @@ _NEGATIONS = _of(
     "sin avoid nothing nichts nix rien nada pity shame schade dommage pena lastima"
 )
 """Words that forbid something, or regret that it was done."""
+_NOT_SO = _of(f"{_ALWAYS} isn'?t aren'?t wasn'?t doesn'?t don'?t no ne n' without ohne sans sin")
+"""Words that say in which state jobs are not."""
 _FORBIDDING = _of(f"{_ALWAYS} keinesfalls auf\\skeinen\\sfall no(?!\\smore\\sthan)")
 """Those that are never filler in an order of _UNTAUGHT."""
 _UNTAUGHT = frozenset({"submit", "book", "set", "limit"})
@@ -80,6 +82,10 @@ _LATER = _of(
 """The encoder takes some of them for filler even where it is sure."""
 _THEN = _of("danach anschliessend apres")
 """They tell a later time, a place, or a job to wait for."""
+_ORDERED = _of("after before nach vor bevor apres avant despues antes")
+"""Between two targets one of them is only what the order waits for: `cancel 7 after 8`."""
+_EVERY = _of("every jede[nrsm]? chaque tous\\sles cada todos\\slos daily taglich")
+"""A booking has one time."""
 _EXCEPTING = _of(
     "except exept exempt excluding but besides apart other\\sthan ausser bis\\sauf sauf hormis "
     "excepte menos excepto salvo keep\\sonly"
@@ -152,6 +158,8 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
     if words:
         # "Ben" is a name and a word that is in no field, and told once
         return Refusal("unread", tuple({word.casefold(): word for word in words}.values()))
+    if refused := _of_other_states(plain(outside(request, found)), order):
+        return refused
     named = order.jobs or order.devices or points(found)
     return None if named else _of_many(plain(outside(request, found)), order)
 
@@ -160,18 +168,20 @@ def doubted(request: str, found: Reading, order: Order, now: float) -> Refusal |
     """Return what may forbid, limit or delay an order.
 
     Where the encoder is sure that an order for now is meant, it has read these words, too. It takes
-    some later times for filler even then.
+    some later times, and words behind an order that take it back, for filler even then.
     """
     rest = _POLITE.sub(" ", plain(outside(request, found)))
+    if refused := _in_order(request, found, order):
+        return refused
     said = [words for option, words in _OF_OPTIONS.items() if option in order.options]
     said += [_BEHIND] * (order.beside is not None)
     against: list[tuple[Problem, re.Pattern[str]]] = [("time", _LATER)]
     if found.plain < thresholds.UNCONDITIONAL:
         against.insert(0, ("condition", _CONDITIONS))
     doubtful = found.plain < thresholds.PLAIN
+    if order.verb != "note" and _TAKEN_BACK.search(plain(request)):
+        return Refusal("forbidden")
     if doubtful:
-        if _TAKEN_BACK.search(plain(request)):
-            return Refusal("forbidden")
         against.append(("time", _THEN))
         against.insert(0, ("forbidden", _NEGATIONS))
         if not order.exclude:
@@ -187,6 +197,15 @@ def doubted(request: str, found: Reading, order: Order, now: float) -> Refusal |
             return Refusal(problem, tuple(dict.fromkeys(words)))
     timed = read_time(tokens(outside(request, found)), now) if doubtful else None
     return Refusal("time") if timed is not None else None
+
+
+def _in_order(request: str, found: Reading, order: Order) -> Refusal | None:
+    """Return the words by which one target waits for another, or a booking is for several times."""
+    ordered = _words(_ORDERED, plain(outside(request, found))) if parted(request, found) else ()
+    if ordered and order.beside is None:
+        return Refusal("condition", ordered)
+    every = _words(_EVERY, plain(request)) if order.verb == "book" else ()
+    return Refusal("time", every) if every else None
 
 
 def _without_first(words: list[str], pattern: re.Pattern[str]) -> Iterator[str]:
@@ -205,6 +224,17 @@ def unplaced(request: str, found: Reading) -> tuple[str, ...]:
         and within[one.first : one.last].strip()
         and not _ARTICLES.fullmatch(plain(request[one.first : one.last]))
     )
+
+
+def _of_other_states(rest: str, order: Order) -> Refusal | None:
+    """Return the words by which an order is for jobs that are in other states than it says.
+
+    The encoder marks what runs in `all that are not running`. `Not yet running` is what waits.
+    """
+    words = _words(_NOT_SO, rest) if "running" in order.states else ()
+    if order.states and not order.exclude:
+        words += _words(_EXCEPTING, rest)
+    return Refusal("unread", words) if words else None
 
 
 def points(found: Reading) -> bool:
@@ -266,7 +296,7 @@ def parted(request: str, found: Reading) -> tuple[tuple[Span, ...], ...]:
     """Return the jobs or GPUs of an order by the parts of its sentence, if they are no one list.
 
     Between two targets of a list is no more than `, job` or `and the`. In `cancel job 7; wait,
-    cancel job 8` the second part may take the first one back.
+    cancel job 8` the second part may take the first one back, and `7 or 8` leaves open which.
     """
     for field in ("jobs", "gpus"):
         parts: list[list[Span]] = []
@@ -291,7 +321,7 @@ def _joins(text: str) -> bool:
 
 
 _JOINING_WORDS = """
-and und et y e or oder ou o plus sowie as well also auch aussi tambien too both please bitte
+and und et y e plus sowie as well also auch aussi tambien too both please bitte
 the der die das den dem le la les l el los las on auf sur en of von de du del my mein meine
 mon mi mes mis job jobs run runs task tasks auftrag auftrage tache taches trabajo trabajos
 tarea tareas gpu gpus card cards karte karten carte cartes tarjeta tarjetas grafica graficas

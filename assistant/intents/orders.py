@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from gpudeck.assistant.intents import amounts
 from gpudeck.assistant.intents.moments import (
     LENGTH,
     is_day,
@@ -39,6 +40,11 @@ _ENDING = re.compile(
     r"|acab|through\b)"
 )
 """A word for the end of a job, which is no moment that is known."""
+_IS_END = re.compile(
+    r"(?i)(?<!\w)(?:until|till?|to|through|thru|by|before|ending|bis|jusqu\w*|vor|avant|hasta|antes"
+    r"|al?|aux?|à)(?!\w)"
+)
+"""A word before the end of a booking."""
 _UNTIL_END = re.compile(
     rf"(?i)\b(?:until|till|bis|jusqu|hasta)\b[^,.;]*{_ENDING.pattern[4:]}[^,.;]*$"
 )
@@ -59,8 +65,28 @@ _NUMBERS = {"limit": "number", "acknowledge": "alert", "kill": "pid", "book": "c
 _OF_ONE_JOB = frozenset({"retry", "edit"})
 """Verbs of orders that may say an amount in relation to what a job has."""
 _MOMENTS = frozenset({"begin", "from", "until"})
-_SINGLE = ("begin", "from", "until", "timeout", "count", "memory", "retries", "name", "user",
-           "gpu_type")  # fmt: skip
+_RELATIVE = re.compile(
+    r"(?i)(?<!\w)(?:over|above|than|by|vor|[uü]ber|als|um|devant|sobre|que)\s+"
+    r"(?:(?:job|the|le|la|el)\s+)?$"
+)
+"""Before a number that is how much more, or the job that something comes before."""
+_JOBS_BEHIND = re.compile(
+    r"(?i)\s+(?:jobs|runs|tasks|trainings|auftr[aä]ge|läufe|t[aâ]ches|trabajos|tareas)(?!\w)"
+)
+"""Behind a number that counts jobs, and is that of none."""
+_BOOKING_NUMBER = re.compile(
+    r"(?i)(?<!\w)(?:bookings?|buchung(?:en)?|r[eé]servations?|reservas?|reservaci[oó]n(?:es)?)"
+    r"\s+(?:n\S{1,5}\s+)?#?\d+"
+)
+"""It is no GPU's: a booking is described by its GPUs, its day, or whom it is for."""
+_HOST = re.compile(r"(?i)(?!gpus?\d|cuda|cards?\d)[^\W\d_][\w.-]*\d[\w.-]*")
+"""The name of another machine, such as `node2`."""
+_PLACES = re.compile(
+    r"(?i)\d+ (?:places?|positions?|spots?|slots?|pl[aä]tze?|stellen?|rangs?|puestos?"
+    r"|posicion(?:es)?|lugar(?:es)?)(?!\w)"
+)
+_SINGLE = ("begin", "from", "until", "timeout", "duration", "count", "memory", "retries", "name",
+           "user", "gpu_type")  # fmt: skip
 """Fields of which an order has one value."""
 OF_NEW_JOBS = frozenset({"command", "count", "gpus", "gpu_type", "memory", "host_memory", "cpus",
                          "timeout", "retries", "priority", "name", "group", "tag", "after",
@@ -79,6 +105,7 @@ class Orders(RelatedAmounts):
         """
         self._refuse_other_times(name)
         self._refuse_two_values()
+        self._refuse_counts()
         jobs, group = self._targets()
         to_group = (
             name == "edit"
@@ -128,6 +155,20 @@ class Orders(RelatedAmounts):
                     if name == field and self._is_value(field, letters)]  # fmt: skip
             if len(said) > 1 and not (field in ("begin", "from") and is_day(said[0])):
                 raise Unread(said[1])
+
+    def _refuse_counts(self) -> None:
+        """Refuse a number of jobs, such as `14 jobs`, that was found to be the one of a job."""
+        said = [letters for name, letters in self.found.spans if name == "jobs"]
+        is_number = len(said) == 1 and said[0].isdigit()
+        if is_number and _JOBS_BEHIND.match(self.text, self._where("jobs")[1]):
+            raise Unread(said[0])
+
+    def _itself(self, letters: str) -> str:
+        """Return the letters of a number. Raises Unread if it is only how much more or less."""
+        before, _, behind = self.text.partition(letters)
+        if _RELATIVE.search(before) or amounts.is_related(f"{letters} {behind[:12]}"):
+            raise Unread(letters)
+        return letters
 
     def _is_value(self, field: str, letters: str) -> bool:
         """Return whether letters of a field are a value by themselves, and no piece of another."""
@@ -208,6 +249,8 @@ class Orders(RelatedAmounts):
     def _place(self) -> str:
         """Return a place in the queue; up is at its begin."""
         place = (self.marked("place") or [""])[0]
+        if place in ("up", "down") and (some := _PLACES.search(with_digits(self.text))):
+            raise Unread(some[0])
         if beside := self.letters("beside") or self.letters("after"):
             self.letters("priority")  # "bump 12 so it goes right after 10"
             is_before = _BEFORE.search(self.text.partition(beside[0])[0]) is not None
@@ -230,6 +273,10 @@ class Orders(RelatedAmounts):
             field = "count"
         if not field or not self.letters(field):
             return None
+        if verb == "limit" and len(self.letters("group")) > 1:
+            raise Unread(self.letters("group")[1])
+        if verb == "limit":
+            self._itself(self.letters(field)[0])
         digits = re.findall(r"\d+", self.letters(field)[0])
         if verb == "kill" and not re.fullmatch(r"(?i)(?:pid\W*)?\d+", self.letters(field)[0]):
             return None  # the name of the process
@@ -293,10 +340,14 @@ class Orders(RelatedAmounts):
         letters = [one for one in self.letters("gpus") if not re.search(r"\d", one)]
         if letters and verb in ("drain", "undrain", "book", "free", "kill"):
             raise Unread(letters[0])
+        if verb == "unbook" and (number := _BOOKING_NUMBER.search(self.text)):
+            raise Unread(number[0])
         if "devices" in VERBS[verb].takes:
             return self.devices()
         if not named:
             self.refuse("gpus")
+        if hosts := [one for one in self.letters("gpus") if _HOST.fullmatch(one)]:
+            raise Unread(hosts[0])
         return ()
 
     def _day(self, letters: str) -> str:
@@ -344,6 +395,8 @@ class Orders(RelatedAmounts):
         """Return the options of a job whose letters were found. Raises Unread."""
         level, name = None, self.letters("name")
         if self.letters("priority") or not self.says_amount():
+            for letters in self.letters("priority"):
+                self._itself(letters)
             level = self.priority()
         lengths = self.lengths()
         found = {
@@ -363,7 +416,10 @@ class Orders(RelatedAmounts):
 
         Raises Unread for a moment by which it shall have ended.
         """
-        said = self.letters("begin")
+        ahead = self.ahead()
+        if ahead and _ENDING.search(self.text):
+            raise Unread(ahead[0])  # it shall have ended by then
+        said = self.letters("begin") or ahead
         if len(said) > 1 and is_day(said[0]):  # "tonight, from 23:00 on"
             return self.moment(" ".join(said[:2]))
         for letters in said[:1]:
@@ -409,13 +465,19 @@ class Orders(RelatedAmounts):
         return {"gpu_type": " ".join((*models, *numbered))} if models or numbered else {}
 
     def _moment(self, letters: str, last: str, after: str = "") -> str:
-        """Return a moment; a day alone changes the day of the last one."""
+        """Return a moment; a day alone changes the day of the last one.
+
+        Raises Unread for a length of time, as in `an hour later`.
+        """
+        if amounts.is_of_clock(letters):
+            raise Unread(letters)
         try:
-            return self.moment(letters, after)
+            found = self.moment(letters, after)
         except Unread:
             if not last:
                 raise
             return self.moment(f"{letters} {last[11:]}", after)
+        return f"{found} {last[11:]}".strip() if " " not in found else found
 
     def _is_whole_day(self, letters: str) -> bool:
         """Return whether letters name a day of the week or a date, without any time of it."""
@@ -431,6 +493,11 @@ class Orders(RelatedAmounts):
         is_today = last == datetime.fromtimestamp(self.now).date()
         return until if is_today else {"begin": f"{last:%Y-%m-%d}", **until}
 
+    def _where(self, field: str) -> tuple[int, int]:
+        """Return the place of the first letters of a field."""
+        spans = zip(self.found.spans, self.found.places, strict=True)
+        return next(place for (name, _), place in spans if name == field)
+
     def _booking(self) -> dict[str, str]:
         """Return from when to when GPUs are kept, and for which group."""
         found: dict[str, str] = {}
@@ -438,6 +505,9 @@ class Orders(RelatedAmounts):
         begin, until = self.letters("from"), self.letters("until")
         if begin and not until and (both := _FROM_TO.fullmatch(begin[0])) is not None:
             begin, until = [both["from"]], [both["to"]]
+        is_end = begin or last or not until or not self._is_whole_day(until[0])
+        if not (is_end or _IS_END.search(self.text[: self._where("until")[1]])):
+            begin, until = until, []  # "le 12"
         if begin and until:
             begin = [of_same_month(begin[0], until[0], self.now)]
         which = self.letters("gpus") or self.letters("count")
@@ -456,6 +526,9 @@ class Orders(RelatedAmounts):
         elif begin and " " in last.get("until", ""):  # the same time of the other day
             found["until"] = f"{found['begin'][:10]} {last['until'][11:]}"
         elif length:
+            whole = slice(*amounts.widened(self.text, *self._where("duration")))
+            if last and amounts.is_related(self.text[whole]):
+                raise Unread(self.text[whole])  # it is longer than before, or shorter
             found["until"] = f"+{self.length(length[0])}"
         if group := self.group():
             found["group"] = group

@@ -151,6 +151,8 @@ class QuestionParts(Values):
             return words == "gpu" and self.subject == "gpus"  # each has a row
         if field == "compare" and words == "before" and self.letters("time2"):
             return True
+        if field == "compare" and words == "others" and "before" in self.marked("compare"):
+            return True  # it is compared with before
         if field == "compare":
             sides = self.letters("jobs") or self.letters("gpus")
             return words == "each" and len(sides) != 1

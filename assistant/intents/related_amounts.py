@@ -6,7 +6,9 @@ import re
 
 from gpudeck.assistant.intents import amounts
 from gpudeck.assistant.intents.moments import with_digits
-from gpudeck.assistant.intents.values import Values
+from gpudeck.assistant.intents.values import Unread, Values
+
+_IN = re.compile(r"(?i)(?<!\w)(?:in|dans|dentro de)\s*$")
 
 
 class RelatedAmounts(Values):
@@ -37,6 +39,9 @@ class RelatedAmounts(Values):
                 found[option] = marked[0]
             elif amount and (sign := amounts.sign(self.text, letters[0], marked)):
                 found[option] = f"{sign}{self._amount(option, letters[0])}"
+        for option in found:
+            if amounts.is_negated(self.text, said[option][0]):
+                raise Unread(said[option][0])
         tags = ",".join(self.letters("tag"))
         return found | ({"tags": f"+{tags}"} if tags else {})
 
@@ -49,11 +54,19 @@ class RelatedAmounts(Values):
 
     def _delays(self) -> list[str]:
         """Return the lengths of time by which a job shall begin later or earlier."""
-        said = (*self.letters("begin"), *self.letters("timeout"), *self.letters("duration"))
+        said = (*self.letters("begin"), *self._said_lengths())
         return [letters for letters in said if amounts.is_of_clock(letters)]
 
     def lengths(self) -> list[str]:
         """Return how long a job may run."""
-        delays = self._delays()
+        others = (*self._delays(), *self.ahead())
         said = self.letters("timeout") or self.letters("duration")
-        return [letters for letters in said if letters not in delays]
+        return [letters for letters in said if letters not in others]
+
+    def ahead(self) -> list[str]:
+        """Return the lengths of time from now on, as in `dans 2 heures`, in which a job begins."""
+        return [letters for letters in self._said_lengths()
+                if _IN.search(self.text.partition(letters)[0])]  # fmt: skip
+
+    def _said_lengths(self) -> list[str]:
+        return [*self.letters("timeout"), *self.letters("duration")]

@@ -84,6 +84,7 @@ _NTH = re.compile(r"(?i)\d{1,2}(?:st|nd|rd|th|er|\.)?")
 _OF_MONTH = re.compile(r"(?i)(?<!\w)(?:the|zum|vom|am|den|dem|le|au|du|el|al|del)\s$")
 _DAY_AND_MONTH = re.compile(r"(?<![\d.:])(?<!um )(?<!at )\d{1,2}\.(?:0?[1-9]|1[0-2])$")
 _MOMENTS = frozenset({"until", "from", "begin", "at"})
+_WAITED_FOR = frozenset({"after", "after_any"})
 _OF_OPTIONS = frozenset({"order edit", "order submit"})
 _FAILS = re.compile(
     r"(?i)\b(?:fails?|crash\w*|dies|breaks|stirbt|fehlschl\w+|scheitert|abst[uü]rzt|abbricht"
@@ -134,7 +135,8 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
         if not has_noun and any(part.field == field == "jobs" for part in wider):
             continue  # "those that wait for 10" are not 10
         kept = next((part.field for part in over if part.field in _OF_NUMBERS), "")
-        chosen = kept if kept not in ("", "jobs", "gpus") else field
+        of_jobs = field == "gpus" and found.head in _BARE_OF["jobs"]  # no job has that number
+        chosen = kept if kept not in ("", "jobs", "gpus") and not of_jobs else field
         parts = [part for part in parts if part not in over]
         listed = chosen in _OF_NUMBERS and not _MIXED.search(request[first:last])
         places = _split(request[first:last]) if listed else [(0, last - first)]
@@ -212,12 +214,17 @@ def _with_dates(request: str, parts: list[_Part]) -> Iterator[_Part]:
 
 def _dated(request: str, part: _Part) -> _Part:
     """Return a time with all letters of its date: `1.12.`, `le 16`, `al 6 de febrero`."""
-    if part.field not in _MOMENTS:
+    if part.field not in _MOMENTS | _WAITED_FOR:
         return part
     first, last = part.first, part.last
     for found in _DATE.finditer(request):
         if found.start() < last and found.end() > first:
-            return part._replace(first=min(first, found.start()), last=max(last, found.end()))
+            field = "begin" if part.field in _WAITED_FOR else part.field  # no job is `12.12.`
+            return part._replace(
+                field=field, first=min(first, found.start()), last=max(last, found.end())
+            )
+    if part.field in _WAITED_FOR:
+        return part
     letters = request[first:last]
     before = _OF_MONTH.search(request[:first]) if _NTH.fullmatch(letters) else None
     if before is None and _DAY_AND_MONTH.search(letters) is None:

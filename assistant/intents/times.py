@@ -537,7 +537,11 @@ def _near(match: re.Match[str], text: _Text, now: float) -> Span | None:
 def _at(match: re.Match[str], text: _Text, now: float) -> Span | None:
     clock = _clock(match, "a")
     bare = clock is not None and clock[:2] in ("n#", "q#")
-    if bare and not re.match(r"(?:at|um|a las|a la|las) |a q#", match[0]):
+    behind_day = match["daya"] is not None
+    led = r"(?:at|um|a las|a la|las) |a q#"
+    if bare and not (
+        re.search(rf" (?:{led})", match[0]) if behind_day else re.match(led, match[0])
+    ):
         return None
     if bare and clock is not None and clock.startswith("q#"):
         token = text.tokens[int(clock.split()[0][2:])]
@@ -546,7 +550,7 @@ def _at(match: re.Match[str], text: _Text, now: float) -> Span | None:
     if bare and clock is not None and clock.startswith("n#") and not _is_hour(clock, text):
         return None
     first = min(text.used(match), default=0)
-    if bare and first and text.tokens[first - 1].kind == "number":
+    if bare and not behind_day and first and text.tokens[first - 1].kind == "number":
         return None  # the end of a list, as in: de 2 a 5
     return _resolve(match, "a", text, now)
 

@@ -211,6 +211,8 @@ class _Interpreter:
             return Understood(None, self.language, refusal=refusal)
         if kind == "order" and name == "submit":
             return self._submitted(found)
+        if kind == "order" and (joined_by := self._other_order(found)):
+            return Understood(None, self.language, refusal=Refusal("several", (joined_by,)))
         if found.chance >= SURE and (elsewhere := _set_elsewhere(found)):
             return Understood(None, self.language, declined=f"order {elsewhere}")
         composed, lacking = self._composed(found)
@@ -472,6 +474,15 @@ class _Interpreter:
             return None
         both = two_requests.together(made[0], made[1], shares=True) if made else None
         return self._asked(both) if both is not None else None
+
+    def _other_order(self, found: Reading) -> str:
+        """Return what joins another kind of order for other targets, or an empty text."""
+        if not guards.parted(self.request, found):
+            return ""
+        cut = two_requests.halves(self.request, (found.head,), self._side)
+        orders = [half.request for half in cut[:2]] if cut is not None else []
+        verbs = {order.verb for order in orders if isinstance(order, Order)}
+        return cut[2] if cut is not None and len(verbs) > 1 else ""
 
     def _asked(self, made: Composed) -> Understood:
         return Understood(made.request, self.language, made.also, made.resolved, left=made.left)

@@ -191,5 +191,9 @@ PLANNERS: dict[str, Planner] = {"book": book, "unbook": unbook}
 
 
 def _on_its_day(at: float, words: Words) -> str:
-    """Return a time with its day: whoever approves a booking sees if another day was meant."""
-    return render_moment(Moment(at, "day"), words.language)
+    """Return a time with its day: whoever approves a booking sees if another day was meant.
+
+    It has its year, too, where that is another one than now.
+    """
+    years = {datetime.fromtimestamp(one).year for one in (at, time.time())}
+    return render_moment(Moment(at, "day of a year" if len(years) > 1 else "day"), words.language)

@@ -31,8 +31,7 @@ AGAINST = {
     "forbidden": (
         "don't cancel job 7", "do not cancel job 7", "never cancel job 7", "brich job 7 nicht ab",
         "brich bloß nicht job 7 ab", "n'annule pas le job 7", "no canceles el job 7",
-        "no cancel job 7", "nunca canceles el job 7", "cancel job 7, wait no",
-        "cancel job 7... never mind", "brich job 7 ab. ach nein",
+        "no cancel job 7", "nunca canceles el job 7",
         "a pity that ben had to cancel job 7",
         "schade, dass lea job 7 abbricht",
         "me da pena que lea cancelara el job 7", "you don't need to cancel job 7",
@@ -66,6 +65,45 @@ def test_a_word_against_an_order_refuses_it_where_there_is_a_doubt(
     found = reading(request_text, ("jobs", "7"))
     refused = against(request_text, found, Order("cancel", jobs=(7,)), KNOWN, NOW)
     assert refused is not None and refused.problem == problem
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["cancel job 7, wait no", "cancel job 7... never mind", "brich job 7 ab. ach nein",
+     "retry job 7 with twice the memory, just kidding", "brich job 7 ab, war nur ein Witz",
+     "relance le 7 avec deux fois plus de mémoire, non, laisse tomber",
+     "repite el 7 con el doble de memoria, era broma"],
+)  # fmt: skip
+def test_an_order_that_is_taken_back_at_its_end_is_refused_however_sure_it_is(
+    request_text: str,
+) -> None:
+    found = reading(request_text, ("jobs", "7"), plain=1.0)
+    refused = against(request_text, found, Order("retry", jobs=(7,)), KNOWN, NOW)
+    assert refused is not None and refused.problem == "forbidden"
+
+
+@pytest.mark.parametrize(
+    ("request_text", "states"),
+    [
+        ("cancel everything that is not running", ("running", "starting")),
+        ("hold everything that isn't running", ("running", "starting")),
+        ("annule tout ce qui ne tourne pas", ("running", "starting")),
+        ("cancela todo lo que no está corriendo", ("queued", "starting", "running")),
+        ("cancel all but the waiting ones", ("queued",)),
+    ],
+)
+def test_jobs_of_the_states_that_are_ruled_out_are_never_proposed(
+    request_text: str, states: tuple[str, ...]
+) -> None:
+    found = reading(request_text, plain=1.0)
+    refused = against(request_text, found, Order("cancel", states=states), KNOWN, NOW)
+    assert refused is not None and refused.problem == "unread"
+
+
+def test_jobs_that_do_not_run_yet_wait() -> None:
+    request_text = "brich alles ab, was noch nicht läuft"
+    found = reading(request_text, plain=1.0)
+    assert against(request_text, found, Order("cancel", states=("queued",)), KNOWN, NOW) is None
 
 
 @pytest.mark.parametrize("request_text", AGAINST["forbidden"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import cast
 
 import pytest
 
@@ -10,8 +11,9 @@ from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.understand import Understood, understand
 from gpudeck.assistant.query.request import Order, Query
-from gpudeck.assistant.reader.reading import shipped_reader
+from gpudeck.assistant.reader.reading import Reader, shipped_reader
 from gpudeck.assistant.tools.submit import with_flags
+from tests.unit.assistant.test_follow_ups import _Labelled
 
 NOW = datetime(2026, 11, 25, 9, 30).timestamp()
 KNOWN = Known(("train", "eval", "finetune"), ("nightly",))
@@ -218,6 +220,87 @@ def test_news_of_what_happens_later_is_refused(request_text: str) -> None:
 def test_two_orders_that_keep_the_same_gpu_free_are_no_choice(request_text: str, verb: str) -> None:
     wanted = Order(verb, devices=(2,), options={"until": "2026-11-25 18:00"})
     assert read(request_text).request == wanted
+
+
+@pytest.mark.parametrize(
+    ("request_text", "until"),
+    [("réserve le gpu 3 le 12", "2026-12-13"), ("réserve le gpu 3 jusqu'au 12", "2026-12-12")],
+)
+def test_a_day_is_the_end_of_a_booking_only_behind_a_word_for_an_end(
+    request_text: str, until: str
+) -> None:
+    begin = {} if "jusqu" in request_text else {"begin": "2026-12-12"}
+    wanted = Order("book", devices=(3,), options={**begin, "until": until})
+    assert read(request_text).request == wanted
+
+
+BOOKING = Order("book", devices=(3,),
+                options={"begin": "2026-11-28 09:00", "until": "2026-11-28 12:00"})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("request_text", "field"),
+    [("an hour later", "from"), ("eine Stunde später", "from"), ("une heure plus tard", "until"),
+     ("for 4 hours longer", "duration"), ("2 horas más", "duration")],
+)  # fmt: skip
+def test_a_booking_is_never_moved_to_another_day_by_a_length_of_time(
+    request_text: str, field: str
+) -> None:
+    letters = request_text.removeprefix("for ").removesuffix(" longer").removesuffix(" más")
+    reader = cast(Reader, _Labelled("order book", spans={field: letters}))
+    found = understand(request_text, KNOWN, State(order=BOOKING), NOW, reader)
+    assert found.request is None and not found.choices
+
+
+def test_a_booking_of_another_day_keeps_its_hours() -> None:
+    reader = cast(Reader, _Labelled("order book", spans={"from": "the 12th"}))
+    found = understand("on the 12th", KNOWN, State(order=BOOKING), NOW, reader)
+    assert (found.request or found.choices[0]) == Order("book", devices=(3,), options={
+        "begin": "2026-12-12 09:00", "until": "2026-12-12 12:00"})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["drain gpu 3 and undrain gpu 4", "cancel job 7 and hold job 8", "limit sweep to 3 and "
+     "nightly to 1", "limit sweep by 2", "limit sweep to one more", "cancel 7 jobs",
+     "move job 7 two places up", "job 7 should have priority over 8",
+     "raise the priority of job 7 by 5", "retry job 7 not with more memory",
+     "cancel everything except on gpu 3", "cancel all jobs but those on gpu 5",
+     "brich alle Jobs ab außer denen auf GPU 3", "cancel job 7 after 8",
+     "reserve gpu 2 every monday", "reserve gpu 2 for 2 hours in 2 hours", "cancel booking 1",
+     "cancel job 7 on node2"],
+)  # fmt: skip
+def test_an_order_is_never_for_less_or_other_than_it_says(request_text: str) -> None:
+    known = Known(("train", "eval"), ("sweep", "nightly"))
+    found = understand(request_text, known, State(), NOW, shipped_reader())
+    assert found.request is None and not any(isinstance(one, Order) for one in found.choices)
+
+
+@pytest.mark.parametrize("request_text", ["brich 13 oder 14 ab", "cancel either 13 or 14"])
+def test_one_of_two_jobs_is_chosen_by_the_person(request_text: str) -> None:
+    found = read(request_text)
+    assert found.request is None
+    assert found.choices == (Order("cancel", jobs=(14,)), Order("cancel", jobs=(13,)))
+
+
+@pytest.mark.parametrize(
+    ("request_text", "verb", "begin"),
+    [("relance le 14 dans 2 heures", "retry", "+2h"),
+     ("start job 14 in 2 hours", "edit", "+2h"),
+     ("job 14 shall start on 12.12.", "edit", "2026-12-12")],
+)  # fmt: skip
+def test_a_job_begins_later_and_has_no_limit_of_that_length(
+    request_text: str, verb: str, begin: str
+) -> None:
+    found = read(request_text)
+    meant = found.request or found.choices[0]  # where it is not sure, the person chooses
+    assert meant == Order(verb, jobs=(14,), options={"begin": begin})
+
+
+def test_the_gpu_of_a_retried_job_is_no_job_that_is_left_out() -> None:
+    assert read("retry job 3 but on gpu 5").request == Order(
+        "retry", jobs=(3,), options={"gpu_type": "GPU 5"}
+    )
 
 
 TAKEN_BACK = {
