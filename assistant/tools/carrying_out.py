@@ -17,7 +17,8 @@ from gpudeck.scheduler.protocol.errors import UserError
 
 def is_allowed(token: AccessToken, request: Request, action: PlannedAction) -> bool:
     """Return whether a token allows an action; what follows from a question needs a person."""
-    return isinstance(request, Order) and token.allows(request, action.jobs, own_jobs(token))
+    affected = (*action.jobs, *action.others)
+    return isinstance(request, Order) and token.allows(request, affected, own_jobs(token))
 
 
 def carry_out(

@@ -39,7 +39,8 @@ def cancel(context: ToolContext, order: Order) -> PlannedAction:
         raise UserError(words.text("all of them have ended already: {jobs}", jobs=titles(jobs)))
     if len(active) == 1 and isinstance(active[0].state, Running) and active[0].state.stopping:
         raise UserError(words.text("{job} is being cancelled already", job=title(active[0])))
-    numbers = tuple(job.id for job in active)
+    numbers, known = tuple(job.id for job in active), context.daemon.jobs(MAX_JOBS, active=True)
+    others = _dependents(known, active)
 
     def carry_out(daemon: Client, env: Environment) -> str:
         done = daemon.cancel_many(numbers)
@@ -51,16 +52,18 @@ def cancel(context: ToolContext, order: Order) -> PlannedAction:
             parts.append(words.text("Removed from the queue: {jobs}.", jobs=taken))
         return " ".join(parts) or words.text("All of them had ended already.")
 
-    effect = [*(_end_of(context, job) for job in active), _dependents(context, active)]
+    effect = [*(_end_of(context, job) for job in active),
+              _end_of_dependents(context, known, active, others)]  # fmt: skip
     command = f"gpudeck cancel {' '.join(map(str, numbers))}"
     return PlannedAction(
         words.text("Cancel {jobs}", jobs=titles(active)),
         " ".join(filter(None, effect)),
-        frozenset(map(_basis, active)),
+        frozenset(map(_basis, (*active, *others))),
         carry_out,
         ((words.text("Command"), command),),
         Order("cancel", jobs=numbers),
         numbers,
+        tuple(job.id for job in others),
         buttons=of_jobs("cancel", numbers),
     )
 
@@ -103,21 +106,27 @@ def _end_of(context: ToolContext, job: Job) -> str:
     )
 
 
-def _dependents(context: ToolContext, jobs: Sequence[Job]) -> str:
-    """Say which jobs are cancelled with them, and which wait for them no longer."""
-    words, ended = context.words, {job.id for job in jobs}
-    found: list[Job] = []
-    active = context.daemon.jobs(MAX_JOBS, active=True)
+def _dependents(active: Sequence[Job], jobs: Sequence[Job]) -> list[Job]:
+    """Return the active jobs that are cancelled with these, as they wait for their success."""
+    ended, found = {job.id for job in jobs}, list[Job]()
     for other in sorted(active, key=lambda other: other.id):
         if other.id not in ended and not ended.isdisjoint(other.spec.after):
             ended.add(other.id)
             found.append(other)
+    return found
+
+
+def _end_of_dependents(
+    context: ToolContext, active: Sequence[Job], ending: Sequence[Job], others: list[Job]
+) -> str:
+    """Say which jobs are cancelled with those that end, and which wait for them no longer."""
+    words, ended = context.words, {job.id for job in (*ending, *others)}
     parts: list[str] = []
-    if found:
+    if others:
         parts.append(
             words.text(
                 "These jobs wait for their success and are cancelled, too: {jobs}.",
-                jobs=titles(found),
+                jobs=titles(others),
             )
         )
     freed = [

@@ -54,7 +54,9 @@ class PlannedAction(NamedTuple):
     order: Order | None = None
     """The order with its targets resolved to numbers; None if nothing had to be resolved."""
     jobs: tuple[int, ...] = ()
-    """Numbers of the jobs that it affects."""
+    """Numbers of the jobs that it names."""
+    others: tuple[int, ...] = ()
+    """Numbers of jobs that it affects besides: those that are cancelled with them."""
     sealed: bool = False
     """It checks each item while it runs, so it is not planned again when it is approved."""
     buttons: Buttons = Buttons()

@@ -76,7 +76,7 @@ from gpudeck.scheduler.services.self_calibration import SelfCalibration
 from gpudeck.scheduler.store import Store
 from gpudeck.scheduler.store.recorder import Recorder
 from gpudeck.scheduler.suspension.service import SuspensionService
-from gpudeck.scheduler.telemetry.monitor import Monitor
+from gpudeck.scheduler.telemetry.monitor import Monitor, waits_for_gpu
 from gpudeck.scheduler.verbs.control import GetSnapshot
 from gpudeck.scheduler.verbs.registry import decoding
 from gpudeck.scheduler.verbs.request import Error, encode_message, encode_reply, encoding_reply
@@ -483,14 +483,29 @@ class Daemon:
             )
         except UserError:
             if self._lease_service.device is None:
-                self._lease_asked = time.monotonic()
-                held = self.queue.idle_devices
-                gpus = [s.device.id for s in states if s.device.kind == "nvidia"]
-                for gpu in [gpu for gpu in gpus if gpu in held][-1:]:
-                    self.queue.idle_jobs.leave(gpu, phrase("the assistant needs the GPU"))
+                self._make_way(jobs, states, memory)
             raise
         self._sharing.lend((device, *self.queue.idle_devices))
         return device
+
+    def _make_way(self, jobs: Sequence[Job], states: Sequence[DeviceState], memory: int) -> None:
+        """Have a job that runs only while GPUs are idle leave one that the assistant could have.
+
+        It could have none while another job waits, or where all are too small.
+        """
+        if any(waits_for_gpu(job, time.time()) for job in jobs):
+            return
+        large = [
+            state.device.id
+            for state in states
+            if state.device.kind == "nvidia"
+            and state.reading is not None
+            and state.reading.values.get("mem_total", math.inf) >= memory
+        ]
+        if large:
+            self._lease_asked = time.monotonic()
+        for gpu in [gpu for gpu in large if gpu in self.queue.idle_devices][-1:]:
+            self.queue.idle_jobs.leave(gpu, phrase("the assistant needs the GPU"))
 
     async def free(self, booking: Booking) -> Freed:
         """Suspend the jobs that a booking keeps from its GPUs now; see `Freeing.free`."""

@@ -88,6 +88,23 @@ def test_a_token_acts_on_its_own_jobs_and_proposes_the_rest(persons: int, tmp_pa
     )
 
 
+def test_a_token_does_not_cancel_what_a_person_made_wait_for_its_jobs(
+    persons: int, tmp_path: Path
+) -> None:
+    secret = added("ends", "--allow", "submit", "--allow", "cancel")
+    asked = {"command": SLEEP, "folder": str(tmp_path), "options": {"name": "first"}}
+    _, (sent,) = asyncio.run(talk([("submit", asked)], secret))
+    assert "Queued" in done(sent)
+    with Client(start=False) as deck:
+        own = next(job for job in deck.jobs() if job.spec.name == "first")
+        after = deck.submit(["true"], after=(own.id,))
+        _, (refused,) = asyncio.run(talk([("cancel", {"jobs": [own.id]})], secret))
+        assert waits(refused) and deck.job(own.id).active and deck.job(after.id).active
+        deck.cancel_many((after.id,))
+        _, (ended,) = asyncio.run(talk([("cancel", {"jobs": [own.id]})], secret))
+        assert f"{own.id}" in done(ended)
+
+
 @pytest.mark.parametrize("end", ["wrong", "revoked", "expired"])
 def test_a_token_that_cannot_be_used_is_refused_in_one_line(persons: int, end: str) -> None:
     secret = "gpudeck-guess" if end == "wrong" else added(f"the {end}", "--allow", "cancel")

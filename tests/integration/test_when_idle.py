@@ -16,6 +16,7 @@ import pytest
 import gpudeck
 from gpudeck.language.text import Message
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.gpu_lease import GpuLease
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Queued
 from gpudeck.scheduler.protocol.wait_texts import render
@@ -218,6 +219,25 @@ def test_a_queued_job_leaves_for_a_program_and_for_the_assistant(
         eventually(lambda: deck.job(work.id).status == "queued")
         assert state(deck).leased
     assert finished(deck, work, tmp_path, 3).count("gives way") == 2
+
+
+@pytest.mark.parametrize("why", ["too small", "a job waits"])
+def test_a_queued_job_stays_where_the_assistant_could_not_have_the_gpu(
+    deck: Client,  # noqa: F811
+    gpu: Path,  # noqa: F811
+    tmp_path: Path,
+    why: str,
+) -> None:
+    work = on_gpu(deck, gpu, tmp_path)
+    others = []
+    if why == "a job waits":
+        others = [deck.submit(["true"], hold=True).id]
+        others += [deck.submit(["true"], gpus=1, after=(others[0],)).id]
+    with pytest.raises(UserError):
+        GpuLease(print).take(2**30 if others else 2**40)
+    assert "gives way" not in finished(deck, work, tmp_path, 1)
+    if others:
+        deck.cancel(others[0])  # and with it the one that waits for it
 
 
 def test_a_queued_job_is_not_lost_by_a_daemon_that_is_killed(
