@@ -8,7 +8,8 @@ GUIDES = {
     "after": "A job waits for others when it is submitted so: `gpudeck submit --after 7 -- python "
     "eval.py`. It starts after job 7 has succeeded; with `--after-any`, also if that one fails.",
     "export": "`gpudeck export --since 2h --out history.csv` writes the history of the devices as "
-    "CSV. The jobs are written as JSON, not as CSV: `gpudeck jobs --json`.",
+    "CSV, and `gpudeck usage --out usage.csv` what jobs used, by user and month. The list of jobs "
+    "is written as JSON, not as CSV: `gpudeck jobs --json`.",
     "history": "The history is kept for thirty days: in steps of ten seconds for a day, of a "
     "minute for seven days, and of ten minutes after that.",
     "quiet": "The setting idle_hours_off says when the assistant must not use a GPU, such as "

@@ -93,8 +93,10 @@ _ELSEWHERE = {
     "window: the page Models. Nothing was changed.",
     "download": "I do not fetch models. In a terminal: `gpudeck models pull NAME`; in the "
     "window: the page Models. Nothing was changed.",
-    "export": "I do not write files. In a terminal: `gpudeck export --since 24h --out "
-    "history.csv` for the devices, `gpudeck jobs --json` for the jobs. Nothing was changed.",
+    "export": "I do not write files. In a terminal: `gpudeck usage --out usage.csv` for the hours "
+    "and the energy that jobs used, by user and month, `gpudeck export --since 24h --out "
+    "history.csv` for the readings of the devices, `gpudeck jobs --json` for the list of jobs. A "
+    "spreadsheet opens files whose names end with .csv. Nothing was changed.",
     "open": "I cannot open pages. The rail on the left of the window has them, and Ctrl+K finds "
     "everything by its name.",
     "free": "I do not take programs off a GPU that are no jobs. In a terminal: `gpudeck suspend "

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpudeck.app.cli.main import make_parser
 from gpudeck.assistant.answers import answer
 from gpudeck.assistant.intents.composed import Composed, compose
 from gpudeck.assistant.intents.names import Known
@@ -21,7 +22,7 @@ from gpudeck.assistant.query.rows import Column, Note, Row, Rows
 from gpudeck.assistant.query.used import used_so_far
 from gpudeck.assistant.reader.reading import Reading
 from gpudeck.assistant.tools import help_texts
-from gpudeck.language.languages import LANGUAGES
+from gpudeck.language.languages import LANGUAGES, Language
 from gpudeck.language.text import Text
 from gpudeck.language.words import words
 from gpudeck.scheduler.protocol import paths
@@ -173,6 +174,15 @@ def test_a_refused_order_names_its_command() -> None:
     assert "`gpudeck cancel --help`" in help_texts.refusal(found.refusal, words("en"), found.verb)
     asked_back = understood("serial?", ("ask gpus", 0.9), marks=("measure=serial",))
     assert "`nvidia-smi" in help_texts.declined(asked_back.declined, words("en"))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_table_is_exported_by_commands_that_there_are(language: Language) -> None:
+    told = help_texts.declined("order export", words(language))
+    commands = [one for one in told.split("`") if one.startswith("gpudeck ")]
+    read = [make_parser().parse_args(one.split()[1:]) for one in commands]
+    assert [one.prog.split()[-1] for one in read] == ["usage", "export", "jobs"]
+    assert read[0].out is not None and read[1].out is not None and read[2].json
 
 
 def test_parts_that_a_report_does_not_have_are_told() -> None:
