@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gpudeck.assistant.intents.names import Known, misspelt, named
+from gpudeck.assistant.intents.spoken_names import NEEDS_JOBS, OF_JOBS
 from gpudeck.assistant.intents.tokens import unaccented
 from gpudeck.assistant.reader.encoder import Array
 from gpudeck.assistant.reader.reading import Reading, shipped_reader
@@ -24,13 +25,13 @@ _SHORTEST = 6
 """Letters of what has a meaning that can be compared."""
 _STEM = 4
 """Letters at least that two words have to begin with in common, if one of them is longer."""
+_CALLING = re.compile(r"[^\W\d_]{2}|(?<![^\W_])\d+[^\W\d_](?![^\W_])")
+"""Letters that may be a name, as those of `70b` are; a number is none."""
+_WORD = re.compile(r"(?<![^\W_])(?:[^\W_]{3,}|\d[^\W\d_])(?![^\W_])")
 _AT_ONCE, _KEPT = 15, 1000
 _VECTORS: dict[str, Array] = {}
 """The vectors of names that were compared."""
 _WHICH = frozenset({"jobs", "group", "user", "tag", "gpus", "time", "limit", "above", "below"})
-_OF_JOBS = frozenset({"jobs", "except", "after", "after_any", "beside"})
-_NEEDS_JOBS = frozenset({"ask jobs", "order cancel", "order pause", "order resume", "order retry",
-                         "order edit", "order move", "order note"})  # fmt: skip
 _OF_ENDED = frozenset({"order retry", "order submit"})
 
 
@@ -40,7 +41,7 @@ def alternatives(found: Reading, known: Known, request: str) -> tuple[Reading, .
     Where several may be meant there are several readings, the likeliest first. Where nothing says
     which jobs are meant, the request may have a part of a name.
     """
-    if found.head in _NEEDS_JOBS and not _says_which(found):
+    if found.head in NEEDS_JOBS and not _says_which(found):
         words = " ".join(word for word in _words(request) if len(word) >= _STEM)
         names = _best(words, known.jobs)
         # A whole word names an ended job; "my training" may be another than `train`.
@@ -52,7 +53,7 @@ def alternatives(found: Reading, known: Known, request: str) -> tuple[Reading, .
         )
     for place, (field, letters) in enumerate(found.spans):
         names = _names(field, known)
-        if not names or not re.search(r"[^\W\d_]{2}", letters) or letters in names:
+        if not names or not _CALLING.search(letters) or letters in names:
             continue
         called = () if field == "user" else _best(letters, names)
         called = called or misspelt(letters, names)
@@ -75,7 +76,7 @@ def _names(field: str, known: Known) -> tuple[str, ...]:
         return known.users
     if field == "group":
         return known.groups
-    if field not in _OF_JOBS:
+    if field not in OF_JOBS:
         return ()
     return tuple(dict.fromkeys((*known.jobs, *(known.groups if field == "jobs" else ()))))
 
@@ -132,7 +133,7 @@ def _shared(said: list[str], name: str) -> float:
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"[^\W_]{3,}", unaccented(text.casefold()))
+    return _WORD.findall(unaccented(text.casefold()))
 
 
 def _is_same(word: str, part: str) -> bool:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from gpudeck.assistant.intents import amounts
 from gpudeck.assistant.intents.moments import DATED
 from gpudeck.assistant.intents.names import Known, is_word
+from gpudeck.assistant.intents.spoken_names import with_whole_names
 from gpudeck.assistant.intents.thresholds import FILLER
 from gpudeck.assistant.intents.tokens import JOIN
 from gpudeck.assistant.reader.reading import Reading
@@ -156,10 +157,11 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
     parts = [*_with_dates(request, parts)]
     parts += _names(request, found, parts, known)
     parts = _joined(request, _whole_times(request, sorted(parts, key=lambda part: part.first)))
-    return found._replace(
+    made = found._replace(
         spans=tuple((part.field, request[part.first : part.last]) for part in parts),
         places=tuple((part.first, part.last) for part in parts),
     )
+    return with_whole_names(request, made, known)
 
 
 def _note(request: str, parts: list[_Part]) -> Iterator[_Part]:

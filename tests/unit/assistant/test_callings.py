@@ -6,7 +6,11 @@ import pytest
 
 from gpudeck.assistant.intents.callings import _compared, alternatives
 from gpudeck.assistant.intents.names import Known, misspelt
-from gpudeck.assistant.reader.reading import Reading
+from gpudeck.assistant.intents.spoken_names import with_whole_names
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.understand import understand
+from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.reader.reading import Reading, shipped_reader
 
 JOBS = ("pretrain-small", "clean-text", "export-onnx", "llama-lora", "llama-70b", "eval-mmlu",
         "eval-pretrain", "nightly-bench")  # fmt: skip
@@ -76,3 +80,46 @@ def test_ones_own_thing_that_has_no_name_is_any_of_ones_own() -> None:
     assert [one.spans for one in alternatives(found, KNOWN, "zzyzx")] == [()]
     theirs = found._replace(marks=frozenset())
     assert [one.spans for one in alternatives(theirs, KNOWN, "zzyzx")] == [spans]
+
+
+NAMED = Known((*JOBS, "sweep-lr", "train-v2"), ("sweep",), (), ("ben",), "", (*JOBS, "sweep-lr"))
+
+
+def ordered(request: str) -> tuple[object, ...]:
+    found = understand(request, NAMED, State(), 1_795_762_512.0, shipped_reader())
+    return found.request.jobs if isinstance(found.request, Order) else ()
+
+
+@pytest.mark.parametrize(("request_", "name"), [
+    ("den onnx export brauch ich doch nicht mehr, schmeiß raus", "export-onnx"),
+    ("cancel the 70b", "llama-70b"),
+    ("storniere das 70b", "llama-70b"),
+    ("annule le 70b", "llama-70b"),
+    ("cancela el 70b", "llama-70b"),
+    ("annule le sweep de lr", "sweep-lr"),
+    ("pausa el sweep de lr", "sweep-lr"),
+    ("cancela el export de onnx", "export-onnx"),
+    ("put the small pretrain on hold", "pretrain-small"),
+])  # fmt: skip
+def test_a_job_is_named_by_the_words_of_its_name_in_any_order(request_: str, name: str) -> None:
+    assert ordered(request_) == (name,)
+
+
+def test_a_part_with_a_digit_names_a_job_and_a_number_does_not() -> None:
+    assert meant("70b") == ["llama-70b"]
+    assert meant("70") == ["70"]
+    assert ordered("cancel job 70") == (70,)
+
+
+def test_words_of_two_names_choose_none_of_them() -> None:
+    found = Reading((("order cancel", 1.0),), "", frozenset(), (("jobs", "llama"),), ((7, 12),), ())
+    assert with_whole_names("cancel llama", found, NAMED) == found
+    known = Known(("train-a-b", "train-a-c"))
+    assert with_whole_names("cancel train a", found, known) == found
+
+
+def test_words_of_a_command_name_no_job() -> None:
+    command = "python export onnx"
+    found = Reading((("order submit", 1.0),), "", frozenset(), (("command", command),),
+                    ((4, 22),), ())  # fmt: skip
+    assert with_whole_names(f"run {command}", found, NAMED) == found
