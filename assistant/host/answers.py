@@ -42,7 +42,7 @@ from gpudeck.assistant.query.users import people, users_of
 from gpudeck.assistant.reader.reading import shipped_reader
 from gpudeck.assistant.reports.contents import compose
 from gpudeck.assistant.reports.material import Material, of_job, of_span
-from gpudeck.assistant.tools import help_texts, quotes
+from gpudeck.assistant.tools import help_texts, later, quotes
 from gpudeck.assistant.tools.clean_up import find_debris
 from gpudeck.assistant.tools.code import find_attention
 from gpudeck.assistant.tools.permissions import check_permitted
@@ -244,13 +244,15 @@ def _respond(asked: _Asked) -> Answer:
     """Answer, propose, ask back, or say what is not understood."""
     understood, said = asked.understood, asked.words
     if understood.declined:
-        text = help_texts.declined(understood.declined, said)
+        is_news = understood.declined == "order notify"
+        text = _news(asked) if is_news else help_texts.declined(understood.declined, said)
         steps = steps_elsewhere(understood.declined)
         return Answer(text, "template", "answer", steps=steps)
     if understood.refusal is not None:
         begun = understood.begun
         kept = _state_of(begun, (), (), said) if begun is not None else None
-        text = help_texts.refusal(understood.refusal, said, understood.verb)
+        command = later.delayed_command(understood.verb, understood.delayed, asked.tools)
+        text = help_texts.refusal(understood.refusal, said, understood.verb, command)
         steps = steps_elsewhere(understood.refusal.problem)
         return Answer(text, "template", "operate", state=kept, steps=steps)
     if understood.choices:
@@ -277,6 +279,13 @@ def _respond(asked: _Asked) -> Answer:
                 jobs = _refused_state(understood.about, asked.ask.state, asked.tools).jobs
             state = _state_of(request, jobs, request.devices, said)
         return Answer(_error_text(e, said), "template", request.role, state=state)
+
+
+def _news(asked: _Asked) -> str:
+    """Say which command tells of the end of the job that a request names, or that `it` is."""
+    about, state = asked.understood.about, asked.ask.state
+    jobs = about.jobs if about is not None else state.jobs if state.about == "job" else ()
+    return later.news(jobs, asked.understood.to, asked.tools)
 
 
 def _state_of(order: Order, jobs: tuple[int, ...], devices: tuple[int, ...], said: Words) -> State:

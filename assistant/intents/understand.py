@@ -95,6 +95,10 @@ class Understood(NamedTuple):
     """The request with its meaning, as the reader gets them with the next one; none of talk."""
     verb: str = ""
     """The kind of order that is refused, in the words of the encoder."""
+    delayed: Order | None = None
+    """An order that is refused because of its time, without this time."""
+    to: str = ""
+    """Where news is asked for, such as `mail`."""
     begun: Order | None = None
     """A refused order that the next request may complete."""
     about: Query | None = None
@@ -206,9 +210,11 @@ class _Interpreter:
         if found.chance >= (DOUBTFUL if doubtful else LIKELY) and (
             kind == "talk" or (kind == "order" and name in ELSEWHERE and not _frees_gpus(found))
         ):
-            return self._unclear(found) or Understood(None, self.language, declined=found.head)
+            to = next((letters for field, letters in found.spans if field == "to"), "")
+            said = Understood(None, self.language, declined=found.head, to=to)
+            return self._unclear(found) or said
         if kind == "order" and (refusal := _conditional(found)) is not None:
-            return Understood(None, self.language, refusal=refusal)
+            return Understood(None, self.language, refusal=refusal, delayed=self._at_once(found))
         if kind == "order" and name == "submit":
             return self._submitted(found)
         if kind == "order" and (joined_by := self._other_order(found)):
@@ -347,8 +353,18 @@ class _Interpreter:
             return Understood(best.request, self.language, resolved=best.resolved, plan=True)
         against = self._against(found, best.request)
         if against is not None:
-            return Understood(None, self.language, refusal=against)
+            delayed = best.request if against.problem == "time" else None
+            return Understood(None, self.language, refusal=against, delayed=delayed)
         return Understood(best.request, self.language, resolved=best.resolved)
+
+    def _at_once(self, found: Reading) -> Order | None:
+        """Return the order of a reading without its time and its condition, or None."""
+        kept = [part for part in zip(found.spans, found.places, strict=True)
+                if part[0][0] not in ("at", "if")]  # fmt: skip
+        bare = found._replace(spans=tuple(span for span, _ in kept),
+                              places=tuple(place for _, place in kept))  # fmt: skip
+        made = [one.request for one in self._composed(bare)[0] if one.head == found.head]
+        return made[0] if len(made) == 1 and isinstance(made[0], Order) else None
 
     def _composed(
         self, found: Reading, least: float = LEAST

@@ -25,8 +25,7 @@ _PROBLEMS = {
     "command in quotes.",
     "forbidden": "I read that as a request not to do something.",
     "condition": "I cannot make an order depend on a condition: {words}.",
-    "time": "I carry out an order at once or not at all, and not at another time: {words}. In a "
-    "terminal, `at` does it: echo 'gpudeck cancel 7' | at 20:00.",
+    "time": "I carry out an order at once or not at all, and not at another time: {words}.",
     "several": "I carry out one order at a time, and this reads like several: {words}.",
     "target": "I do not know which job or GPU you mean. Name it, for example by its number.",
     "lacking": "What shall the new job run? Write its command, for example: python train.py. The "
@@ -43,10 +42,6 @@ _PROBLEMS = {
 _DECLINED = {
     "cannot": "I cannot do that: I only know this machine's GPUs and jobs, and orders of GPU Deck. "
     "Nothing was changed.",
-    "notify": "I answer when I am asked, and cannot tell you of something later. In a terminal, "
-    "`gpudeck notify add phone ntfy` adds a destination that is told of failed jobs and of alerts; "
-    "a job that is submitted with `--notify phone` tells it of its end, too. `gpudeck wait 8` "
-    "waits until job 8 has ended and says how. Nothing was changed.",
     "forbidden": "No. I read no passwords and no files of other people or of the system, I touch "
     "nobody else's processes or data in secret, and nothing is done before a person allows it. "
     "Nothing was changed.",
@@ -155,15 +150,21 @@ def not_understood(question: str, words: Words) -> str:
     return f"{first}\n\n{words.text(_EXAMPLES)}"
 
 
-def refusal(found: Refusal, words: Words, verb: str = "") -> str:
+def refusal(found: Refusal, words: Words, verb: str = "", command: str = "") -> str:
     """Say why a request with the words of an order is not proposed, and which command does it.
 
     Args:
         found: What is wrong with it.
         words: The language.
         verb: The kind of order, in the words of the encoder.
+        command: The command line of an order that is for another time.
     """
     why = words.text(_PROBLEMS[found.problem], words=quoted(found.words))
+    if found.problem == "time" and command:
+        at = f"echo '{command}' | at 20:00"
+        why += " " + words.text(
+            "In a terminal, `at` does it, for example: `{command}`.", command=at
+        )
     text = f"{why} {words.text('So I propose nothing, and nothing was changed.')}"
     if "`" in text or found.problem == "forbidden" or not (command := command_of(verb)):
         return text

@@ -117,6 +117,8 @@ def _kind_of(found: Understood) -> str:
         return "not measured"
     if found.declined.startswith("talk"):
         return "outside" if found.declined == "talk outside" else "talk"
+    if found.declined == "order notify":
+        return "command"
     if found.declined:
         return "command" if "`" in help_texts.declined(found.declined, _EN) else "outside"
     return "asked" if found.choices else "not understood"

@@ -866,3 +866,42 @@ def test_the_command_line_names_the_command_that_shows_the_quoted_section(
     assert "See: gpudeck manual" in capsys.readouterr().err
     assert main(["manual"]) == 0
     assert f"\n{words[1]} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("request_", "command"), [
+    ("cancel job {first} at 8pm", "gpudeck cancel {first}"),
+    ("brich job {first} um 20 uhr ab", "gpudeck cancel {first}"),
+    ("annule le job {first} à 20h", "gpudeck cancel {first}"),
+    ("cancela el job {first} a las 20:00", "gpudeck cancel {first}"),
+    ("cancel first at 8pm", "gpudeck cancel {first}"),
+    ("pause the queue at 6:45", "gpudeck pause"),
+    ("limit the group sweep to 4 from midnight", "gpudeck groups sweep --limit 4"),
+    ("pausiere die gruppe sweep um 22 uhr", "gpudeck pause --group sweep"),
+])  # fmt: skip
+def test_an_order_for_later_is_refused_with_its_own_command(
+    shared: Client, world: dict[str, int], assistant: Assistant, request_: str, command: str
+) -> None:
+    before = standing(shared)
+    answer = assistant.ask(request_.format(**world))
+    assert answer.proposal is None and standing(shared) == before
+    assert f"`echo '{command.format(**world)}' | at 20:00`" in answer.text
+
+
+@pytest.mark.parametrize(("request_", "job", "destination"), [
+    ("mail me when job {first} ends", "first", "mail mail"),
+    ("schick mir eine mail wenn job {first} fertig ist", "first", "mail mail"),
+    ("envoie-moi un mail quand le job {first} est fini", "first", "mail mail"),
+    ("avísame por correo cuando termine el job {first}", "first", "mail mail"),
+    ("sag mir auf slack bescheid wenn holder fertig ist", "holder", "slack slack"),
+    ("tell me on my phone when it is done", "holder", "phone ntfy"),
+    ("tell me when job {train} ends", "", "phone ntfy"),
+])  # fmt: skip
+def test_news_of_the_end_of_a_job_is_told_by_commands_for_this_job(
+    shared: Client, world: dict[str, int], assistant: Assistant, request_: str, job: str,
+    destination: str,
+) -> None:  # fmt: skip
+    text = assistant.ask(request_.format(**world)).text
+    number = world.get(job, "JOB")
+    assert f"`gpudeck notify add {destination}`" in text
+    assert f"`gpudeck edit {number} --notify {destination.partition(' ')[0]}`" in text
+    assert f"`gpudeck wait {number}`" in text
