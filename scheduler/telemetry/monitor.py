@@ -24,11 +24,12 @@ from gpudeck.scheduler.protocol.busy_causes import (
     QuietHours,
     Removed,
     Reserved,
+    Settling,
 )
 from gpudeck.scheduler.protocol.devices import RATE_OF_TYPES, Device, Reading
 from gpudeck.scheduler.protocol.jobs import Job, Progress, held_devices
 from gpudeck.scheduler.protocol.settings import Settings, is_quiet, listed
-from gpudeck.scheduler.protocol.snapshot import DeviceState
+from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Idle
 from gpudeck.scheduler.protocol.units import list_jobs
 from gpudeck.scheduler.telemetry.flop_rate import FlopRate
 from gpudeck.scheduler.telemetry.idle import (
@@ -179,19 +180,20 @@ class Monitor:
             oldest = now - policy.dwell_s - 2 * max_age
             samples = _since(self._samples.get(device.id, ()), oldest)
             barred: BusyCause | None
-            barred = self._held_by_others(device) or _quiet_hours(device, settings, now)
+            barred = self._held_by_others(device)
             current = device.id in self._current and samples
             reading = self._latest.get(device.id) if current else None
             if reading is not None and reading.asleep is not None:
                 barred = Asleep(reading.asleep)
-            if waiting is not None:
-                barred = JobWaits(waiting.id)
             barred = _reserved(device, settings, now) or barred
             if mine:
                 barred = HeldByJobs(mine)
             if device.silent is not None:
                 barred = NotResponding(device.note)
             use = judge(samples, policy, now, barred, max_age)
+            kept = JobWaits(waiting.id) if waiting else _quiet_hours(device, settings, now)
+            if kept is not None and (isinstance(use, Idle) or isinstance(use.cause, Settling)):
+                use = Busy(kept)  # who uses a device is told before what keeps the assistant away
             states.append(DeviceState(device, reading, use, mine, device.id == leased))
         return tuple(states)
 

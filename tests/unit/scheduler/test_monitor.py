@@ -14,6 +14,7 @@ from gpudeck.scheduler.protocol.busy_causes import (
     Loaded,
     NoReading,
     OtherProcesses,
+    QuietHours,
     Reserved,
 )
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
@@ -67,6 +68,17 @@ def test_quiet_for_the_dwell_is_idle_and_a_job_ends_it_at_once() -> None:
     assert isinstance(state(monitor, job(5, gpus=0)).use, Idle), (
         "a job that needs no device leaves it idle"
     )
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_who_uses_a_gpu_is_told_while_a_job_waits_and_in_quiet_hours(quiet: bool) -> None:
+    jobs, settings = () if quiet else (job(4),), {"idle_hours_off": "00:00-23:59"} if quiet else {}
+    kept = QuietHours("00:00-23:59") if quiet else JobWaits(4)
+    loaded, shared = watching(GPU, util=99.0), watching(GPU, processes=(Process(1, "p"),))
+    assert state(loaded, *jobs, **settings).use == Busy(Loaded(99.0))
+    assert state(shared, *jobs, **settings).use == Busy(OtherProcesses(1))
+    for seconds in (2, 20):
+        assert state(watching(GPU, seconds=seconds), *jobs, **settings).use == Busy(kept)
 
 
 def test_a_lost_probe_leaves_the_device_listed_without_a_reading() -> None:

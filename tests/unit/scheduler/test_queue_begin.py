@@ -11,11 +11,13 @@ import pytest
 
 from gpudeck.scheduler.attempts import log_file, running
 from gpudeck.scheduler.executors.local import Local
-from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.busy_causes import JobWaits
+from gpudeck.scheduler.protocol.devices import Device, Reading
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import make_spec
 from gpudeck.scheduler.protocol.jobs import Done, Job, Lost, Queued, Spec
 from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Busy
 from gpudeck.scheduler.protocol.units import parse_begin
 from gpudeck.scheduler.protocol.wait_reasons import Behind, Held, NotBefore
 from gpudeck.scheduler.queue.placement import Availability
@@ -133,8 +135,10 @@ def test_a_job_that_begins_later_leaves_the_gpu_to_the_assistant() -> None:
     monitor.set_devices((Device("GPU-0", 0, "H100", "nvidia"),))
     (state,) = monitor.states([later(1, begin=HOUR)], Settings(), 0.0)
     assert "job 1 waits" not in str(state.use)
+    for second in range(21):
+        monitor.add([Reading("GPU-0", HOUR - 20 + second, {"util": 0.0})], [])
     (state,) = monitor.states([later(1, begin=HOUR)], Settings(), HOUR)
-    assert "JobWaits" in str(state.use)
+    assert state.use == Busy(JobWaits(1))
 
 
 ENDLESS = ("sh", "-c", "echo began; exec sleep 600")
