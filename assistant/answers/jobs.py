@@ -39,9 +39,21 @@ _COUNTED = ("running", "starting", "queued", "failed", "lost", "cancelled", "rej
 def answer(query: Query, rows: Rows, words: Words) -> list[str]:
     """Return the answer, one sentence first, behind the user whose jobs are asked for."""
     first, *rest = _answer(query, rows, words)
-    led = query.user and first and not query.jobs  # a job that is named may be somebody else's
+    # a job that is named may be somebody else's
+    led = _chosen_by(query, rows, words) if first and not query.jobs else ""
     owners = _owners(query, rows, words) if query.user and not led else []
-    return [f"{phrases.escaped(query.user)}: {first}" if led else first, *rest, *owners]
+    return [f"{led}: {first}" if led else first, *rest, *owners]
+
+
+def _chosen_by(query: Query, rows: Rows, words: Words) -> str:
+    """Return the user whose jobs are asked for, and where there are none, what else chose them."""
+    parts = [phrases.escaped(query.user)] if query.user else []
+    if not rows.rows:
+        group = words.text("group {group}", group=phrases.escaped(query.group, 60))
+        parts += [group] if query.group else []
+        parts += [phrases.escaped(query.tag, 60)] if query.tag else []
+        parts += [f"GPU {index}" for index in query.devices]
+    return ", ".join(parts)
 
 
 def _owners(query: Query, rows: Rows, words: Words) -> list[str]:

@@ -122,8 +122,12 @@ def bookings(query: Query, rows: Rows, words: Words) -> list[str]:
     """Return for whom which GPUs are kept, and when."""
     if not rows.rows:
         when = times(rows, words)
-        if query.user or query.devices:
-            return [words.text("No booking is like that{when}.", when=when)]
+        if query.user:
+            who = phrases.escaped(query.user, 40)
+            return [words.text("{user} has no booking{when}.", user=who, when=when)]
+        if query.devices:
+            gpus = words.listed([f"GPU {index}" for index in query.devices])
+            return [words.text("No booking keeps {gpus}{when}.", gpus=gpus, when=when)]
         return [words.text("No GPU is kept for anybody{when}.", when=when)]
     lines = [
         [phrases.escaped(row.label, 120), *(cell(row, place, rows, words) for place in range(3))]

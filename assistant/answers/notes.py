@@ -222,6 +222,34 @@ def _group(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) ->
     return " ".join(filter(None, [told, most if limit else ""]))
 
 
+def _other_booking(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    gpus, holder, begin, end = values
+    return words.text(
+        "There is this booking: {gpus} for {holder}, {when}.", gpus=phrases.escaped(str(gpus), 120),
+        holder=value_text(holder, "", words, rows.time),
+        when=words.span(number(begin), number(end), rows.time),
+    )  # fmt: skip
+
+
+def _others_jobs(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    """Return the jobs that there are without one condition of the query."""
+    condition, count, jobs = values
+    one, many = _BESIDES[str(condition)]
+    return words.count(one, many, int(number(count)), jobs=phrases.escaped(str(jobs), 300))
+
+
+_BESIDES = {
+    "user": ("{n} such job is of another user: {jobs}.",
+             "{n} such jobs are of other users: {jobs}."),
+    "group": ("{n} such job is not in this group: {jobs}.",
+              "{n} such jobs are not in this group: {jobs}."),
+    "tag": ("{n} such job does not have this tag: {jobs}.",
+            "{n} such jobs do not have this tag: {jobs}."),
+    "devices": ("{n} such job is not on these GPUs: {jobs}.",
+                "{n} such jobs are not on these GPUs: {jobs}."),
+}  # fmt: skip
+
+
 def _held(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     return words.count(
         "{n} of those waiting is held.", "{n} of those waiting are held.", int(number(values[0]))
@@ -364,6 +392,8 @@ _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "usual": _usual,
     "course": _course,
     "group": _group,
+    "other booking": _other_booking,
+    "others' jobs": _others_jobs,
     "held": _held,
     "held besides": _held_besides,
     "since": _since,

@@ -14,7 +14,7 @@ _TABLES = ("TERMS", "_TITLES", "_STANDINGS", "_SENTENCES", "_REASONS", "_REMEDIE
            "_SUBJECTS", "_TALK", "_ELSEWHERE", "_WITHOUT", "HEADS", "_REACHED",
            "_LIMITED")  # fmt: skip
 """Tables and constants of texts that are looked up by a variable."""
-_COUNTED = ("_ALIKE", "_IN_STATE")
+_COUNTED = ("_ALIKE", "_IN_STATE", "_BESIDES")
 """Tables of texts with their plural forms."""
 
 

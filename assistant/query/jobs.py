@@ -42,6 +42,8 @@ _TOLD = 3
 _COURSE = 3
 """The fewest losses that tell which way they go."""
 _WAITING = ("queued",)
+_CONDITIONS = ("user", "group", "tag", "devices")
+"""Conditions that may be met by no job, in the order in which they are left out then."""
 _EVERY_JOB = 1_000_000
 """Jobs that are added up."""
 _MOST_USERS = 10
@@ -96,6 +98,8 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         found = [job for job in found if job.started is not None]  # the others wait for longer
     if query.group:
         context.notes += _limits_of(daemon, query.group)
+    if not found:
+        context.notes += _found_without(daemon, query, snapshot)
     measures += _told_of_states(context, query, found)
     wanted = [*measures, *(w.measure for w in query.where if w.measure not in measures)]
     wanted += [HELPERS[query.by]] if query.by in HELPERS else []
@@ -158,6 +162,23 @@ def _told_of_states(context: _Context, query: Query, found: Sequence[j.Job]) -> 
     for job in waiting[:_TOLD] if query.jobs or len(found) <= _TOLD else ():
         _start(context, job)
     return ["progress", "loss"] if going and query.jobs and not query.measure else []
+
+
+def _found_without(daemon: Client, query: Query, snapshot: Snapshot) -> list[Note]:
+    """Return a note of the jobs that there are without the condition that none of them meets."""
+    if query.jobs or not query.states:
+        return []  # the answer says which job is not there; without states it would be any job
+    for condition in _CONDITIONS:
+        if not getattr(query, condition):
+            continue
+        wider = msgspec.structs.replace(query, **{condition: type(getattr(query, condition))()})
+        found, left_out = _chosen(daemon, wider, snapshot)
+        if found:
+            named = ", ".join(f"{title(job)}, {user_of(job)}" if condition == "user" else title(job)
+                              for job in found[:_TOLD])  # fmt: skip
+            more = " ..." if len(found) + left_out > _TOLD else ""
+            return [Note("others' jobs", (condition, len(found) + left_out, named + more))]
+    return []
 
 
 def _is_active_at(context: _Context, job: j.Job, at: float) -> bool:

@@ -26,6 +26,8 @@ _SETTINGS = phrase("settings")
 _MAX_ALERTS = 100
 _MAX_GPUS = 16
 """The most GPUs whose free memory is told."""
+_TOLD_BOOKINGS = 3
+"""The most bookings that are told where none is as the query says."""
 
 
 def processes(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
@@ -202,21 +204,26 @@ def bookings(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     indices = {state.device.id: state.device.index for state in snapshot.devices}
     labels = {state.device.id: label(state.device) for state in snapshot.devices}
     known = sorted(snapshot.settings.reservations.items(), key=lambda item: item[1].begin)
-    rows = tuple(
-        Row(
-            f"booking{number}",
+    known = [(number, booking) for number, booking in known if booking.end > snapshot.time]
+    told = {
+        number: (
             ", ".join(labels.get(gpu, gpu) for gpu in booking.gpus),
             (booking.holder, booking.begin, booking.end),
         )
         for number, booking in known
-        if booking.end > snapshot.time
-        and (not query.devices or {indices.get(gpu) for gpu in booking.gpus} & {*query.devices})
+    }
+    rows = tuple(
+        Row(f"booking{number}", *told[number])
+        for number, booking in known
+        if (not query.devices or {indices.get(gpu) for gpu in booking.gpus} & {*query.devices})
         and (query.time is None or booking.begin <= query.time.until)
         and (query.time is None or booking.end >= query.time.since)
         and query.user.casefold() in str(booking.holder).casefold()
     )
     columns = (Column("holder"), Column("begin", "moment"), Column("end", "moment"))
-    return Rows("bookings", columns, rows, _SETTINGS, snapshot.time, query.time)
+    others = () if rows else list(told.values())[:_TOLD_BOOKINGS]
+    notes = tuple(Note("other booking", (gpus, *values)) for gpus, values in others)
+    return Rows("bookings", columns, rows, _SETTINGS, snapshot.time, query.time, notes=notes)
 
 
 def machines(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:

@@ -15,9 +15,11 @@ from gpudeck.assistant.answers import answer as worded
 from gpudeck.assistant.query.execute import execute
 from gpudeck.assistant.query.request import COST, NEWEST, Query, Span, Where
 from gpudeck.assistant.query.rows import Rows
+from gpudeck.assistant.query.users import user_of
 from gpudeck.language.words import Words
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Done, Queued, Running, Spec, Usage
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
@@ -163,6 +165,42 @@ def test_the_cause_of_a_failure_is_quoted_from_the_log(deck: Client) -> None:
     rows = execute(deck, Query("jobs", "failure", jobs=(NEWEST,)))
     (note,) = [note for note in rows.notes if note.kind == "failure"]
     assert note.values == (job.id, "gpu memory", "RuntimeError: CUDA out of memory. Tried 2 GiB")
+
+
+def test_an_answer_without_jobs_says_which_condition_none_of_them_meets(deck: Client) -> None:
+    deck.pause()
+    waits = deck.submit(python("1"), name="one", group="sweep", gpus=0).job
+    theirs = user_name(OTHER)
+    of_them = Query("jobs", states=("queued",), user=theirs, group="sweep")
+    other_group = Query("jobs", states=("queued",), group="nightly")
+    told = [worded(one, execute(deck, one), WORDS) for one in (of_them, other_group)]
+    german = worded(of_them, execute(deck, of_them), Words("de"))
+    deck.cancel(waits.id)
+    deck.pause(False)
+    named = f"job {waits.id} (one)"
+    assert told[0].startswith(f"{theirs}, group sweep: No job is waiting.")
+    mine = user_of(waits)
+    assert f"1 such job is of another user: {named}, {mine}." in told[0].replace("\\", "")
+    assert told[1].startswith("group nightly: No job is waiting.")
+    assert f"1 such job is not in this group: {named}." in told[1].replace("\\", "")
+    assert german.startswith(f"{theirs}, Gruppe sweep: Kein Job wartet.")
+    nobodys = Query("jobs", states=("queued",), group="sweep")
+    assert worded(nobodys, execute(deck, nobodys), WORDS) == "group sweep: No job is waiting."
+
+
+def test_an_answer_without_bookings_tells_those_of_others(deck: Client) -> None:
+    begin = time.time() + 86400
+    booking = Booking(("REPLAY-2", "REPLAY-3"), begin, begin + 3600, None, "sweep")
+    number = deck.reserve(booking).number
+    leas, first = Query("bookings", user="lea"), Query("bookings", devices=(0,))
+    told = [worded(one, execute(deck, one), WORDS) for one in (leas, first)]
+    rows = execute(deck, leas)
+    deck.cancel_booking(number)
+    assert told[0].startswith("lea has no booking.") and told[1].startswith("No booking keeps GPU 0.")
+    for one in told:
+        assert "There is this booking: GPU 2, GPU 3 for group sweep, " in one
+    assert not rows.rows, "a program that asks for lea's bookings gets no others"
+    assert "keeps" not in worded(first, execute(deck, first), WORDS).partition(".")[2]
 
 
 def test_a_job_that_prints_is_not_stuck(deck: Client) -> None:
