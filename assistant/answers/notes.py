@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from gpudeck.assistant.answers.free_gpus import FREE_GPUS
 from gpudeck.assistant.answers.values import TERMS, value_text
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.language.remedies import advice
@@ -27,7 +28,7 @@ def notes(query: Query, rows: Rows, words: Words) -> list[str]:
     return list(dict.fromkeys(filter(None, found)))
 
 
-_LEADING = frozenset({"cost", "deadline", "then"})
+_LEADING = frozenset({"cost", "deadline", "then", "gpus then"})
 """Kinds of notes that are what was asked for, so that they stand first."""
 
 
@@ -405,4 +406,5 @@ _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "then": _then,
     "ahead": _ahead,
     "idle ahead": _idle_ahead,
+    **FREE_GPUS,
 }

@@ -9,6 +9,7 @@ import msgspec
 
 from gpudeck.assistant.query import events, others
 from gpudeck.assistant.query.attention import attention
+from gpudeck.assistant.query.capacity import capacity
 from gpudeck.assistant.query.conversion import conversion, converted
 from gpudeck.assistant.query.costs import with_cost
 from gpudeck.assistant.query.devices import devices, recorded_since
@@ -40,7 +41,7 @@ _RUN: dict[str, Callable[[Client, Query, Snapshot], Rows]] = {
     "events": events.events,
     "bookings": others.bookings,
     "machines": others.machines,
-    "capacity": others.capacity,
+    "capacity": capacity,
     "settings": others.settings,
     "attention": lambda _, query, snapshot: attention(query, snapshot),
     "versions": lambda _, query, snapshot: versions(query, snapshot),

@@ -9,7 +9,7 @@ from gpudeck.accel.serving.errors import ModelRefused
 from gpudeck.accel.serving.memory import footprint
 from gpudeck.assistant.library.model_list import listed_models
 from gpudeck.assistant.library.running import running_models
-from gpudeck.assistant.query.others import free_memory
+from gpudeck.assistant.query.capacity import free_memory
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value, number
 from gpudeck.language.text import phrase

@@ -1,8 +1,7 @@
-"""Answer queries about processes, alerts, the queue, capacity and settings."""
+"""Answer queries about processes, alerts, the queue, bookings and settings."""
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 
 import msgspec
@@ -16,16 +15,13 @@ from gpudeck.assistant.query.shape import shaped
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.devices import Process
-from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.errors import NotFound
 from gpudeck.scheduler.protocol.jobs import Queued
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
 from gpudeck.scheduler.protocol.user_limits import EVERYBODY
-from gpudeck.scheduler.protocol.wait_texts import explain
 
 _SETTINGS = phrase("settings")
 _MAX_ALERTS = 100
-_MAX_GPUS = 16
-"""The most GPUs whose free memory is told."""
 _TOLD_BOOKINGS = 3
 """The most bookings that are told where none is as the query says."""
 
@@ -238,49 +234,6 @@ def machines(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     columns = (Column("state"), Column("devices"))
     notes = () if rows else (Note("none", ("hosts",)),)
     return Rows("machines", columns, rows, phrase("hosts"), snapshot.time, notes=notes)
-
-
-def capacity(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
-    """Return where and when such a job would start, by a dry run of the daemon."""
-    wanted = query.gpus or (1 if query.amount or snapshot.devices else 0)
-    count = query.limit or 1
-    begin = max(snapshot.time, query.time.since) if query.time is not None else 0.0
-    said = {"memory": round(query.amount), "gpu_type": query.model, "begin": begin}
-    options = {"gpus": wanted} | {name: value for name, value in said.items() if value}
-    columns = (Column("start", "moment"), Column("devices"), Column("reason"))
-    row: Row
-    try:
-        spec = daemon.spec(["true"], options)  # type: ignore[arg-type]
-        found = daemon.foresee_spec(spec, count)
-    except UserError as e:
-        row = Row("plan", "plan", (None, None, e.message), ("never",))
-    else:
-        labels = {state.device.id: label(state.device) for state in snapshot.devices}
-        where = ", ".join(labels.get(device, device) for device in found.devices)
-        at = snapshot.time if found.wait is None else found.at
-        why = "" if found.wait is None else explain(found.wait, snapshot.time)
-        row = Row("plan", "plan", (at, where, why))
-    values = (wanted, query.amount, snapshot.time, count)
-    notes: tuple[Note, ...] = (Note("wanted", values),)
-    recorded = snapshot.is_recorded and wanted <= len(snapshot.devices)
-    if query.amount or recorded:
-        notes = (*notes, Note("free", free_memory(snapshot)))
-    if row.absent and recorded:
-        notes = (*notes, Note("recording", ()))
-    source = phrase("a dry run of the queue")
-    return Rows("capacity", columns, (row,), source, time.time(), notes=notes)
-
-
-def free_memory(snapshot: Snapshot) -> tuple[Value, ...]:
-    """Return the GPUs with their free memory in bytes, one after the other, the most first."""
-    found = [
-        (value, label(state.device))
-        for state in snapshot.devices
-        if state.device.kind != "cpu" and state.reading is not None
-        and isinstance(value := state.reading.get("mem_free"), int | float)
-    ]  # fmt: skip
-    ordered = sorted(found, key=lambda pair: -pair[0])[:_MAX_GPUS]
-    return tuple(part for value, name in ordered for part in (name, value))
 
 
 def settings(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:

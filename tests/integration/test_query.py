@@ -196,7 +196,9 @@ def test_an_answer_without_bookings_tells_those_of_others(deck: Client) -> None:
     told = [worded(one, execute(deck, one), WORDS) for one in (leas, first)]
     rows = execute(deck, leas)
     deck.cancel_booking(number)
-    assert told[0].startswith("lea has no booking.") and told[1].startswith("No booking keeps GPU 0.")
+    assert told[0].startswith("lea has no booking.") and told[1].startswith(
+        "No booking keeps GPU 0."
+    )
     for one in told:
         assert "There is this booking: GPU 2, GPU 3 for group sweep, " in one
     assert not rows.rows, "a program that asks for lea's bookings gets no others"
@@ -253,6 +255,17 @@ def test_capacity_says_the_free_memory_of_each_gpu_of_a_recording(deck: Client) 
     assert sorted(str(name) for name in free[::2]) == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
     assert list(free[1::2]) == sorted(free[1::2], key=lambda value: -float(value or 0))
     assert "Free memory now: GPU" in worded(query, rows, Words("en"))
+
+
+def test_a_time_for_which_gpus_are_asked_for_counts_the_bookings(deck: Client) -> None:
+    begin = time.time() + 86400
+    booking = Booking(tuple(f"REPLAY-{n}" for n in range(4)), begin, begin + 3600, None, "sweep")
+    number = deck.reserve(booking).number
+    query = Query("capacity", gpus=2, time=Span(begin + 60, begin + 600))
+    said = worded(query, execute(deck, query), WORDS)
+    deck.cancel_booking(number)
+    assert said.startswith("No GPU is known to be free then (")
+    assert "Free memory" not in said and "a recording is shown" in said
 
 
 def test_the_cost_is_energy_times_the_price_or_says_that_none_is_set(deck: Client) -> None:
