@@ -30,7 +30,7 @@ MAX_NAMED = 100_000
 BATCH = 50
 """How many jobs are asked to end in one go."""
 STORED = 100
-"""How many jobs are cancelled in one transaction."""
+"""How many jobs are changed in one transaction."""
 MAX_CHECKED = 500
 """How many jobs are checked in one go whether they can still run."""
 

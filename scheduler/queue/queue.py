@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gpudeck.language.text import Message, Text, join_texts, joined, phrase
 from gpudeck.scheduler.attempts import Executors, attempt_of
 from gpudeck.scheduler.protocol.devices import Device, Reading
-from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import NotFound, UserError, no_job
 from gpudeck.scheduler.protocol.jobs import (
     Event,
     Job,
@@ -25,7 +25,7 @@ from gpudeck.scheduler.protocol.turns import Work, parts
 from gpudeck.scheduler.protocol.units import list_jobs
 from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed
 from gpudeck.scheduler.protocol.wait_texts import explain
-from gpudeck.scheduler.queue.cancellation import Canceller
+from gpudeck.scheduler.queue.cancellation import STORED, Canceller
 from gpudeck.scheduler.queue.editing import JobEditor
 from gpudeck.scheduler.queue.fair_share import FairShare
 from gpudeck.scheduler.queue.idle_jobs import IdleJobs
@@ -157,6 +157,18 @@ class Queue:
     def add_event(self, job_id: int, what: str, text: Message) -> Job:
         """Add an event to the timeline of a job in any state. Raises NotFound, UserError."""
         return self._store.update(self.get(job_id), Event(time.time(), what, text))
+
+    def add_events(self, jobs: Sequence[int], what: str, text: Message) -> Work[None]:
+        """Add an event to the timelines of jobs in any state, part by part.
+
+        Raises NotFound where one of them does not exist, and adds nothing then; UserError.
+        """
+        if missing := set(jobs) - self._store.existing(jobs):
+            raise NotFound(no_job(min(missing)))
+        for part in parts(jobs, STORED):
+            event = Event(time.time(), what, text)
+            self._store.update_all([(self.get(number), (event,)) for number in part])
+            yield
 
     # What the daemon does by and by
 

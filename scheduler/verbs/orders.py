@@ -32,8 +32,7 @@ class RecordOrder(Request[None], frozen=True, tag="record_order"):
             if token
             else phrase("{verb} by {program}, approved by a person", verb=verb, program=program)
         )  # fmt: skip
-        for job in self.jobs:
-            daemon.queue.add_event(job, "ordered", text)
+        await peer.do(daemon.queue.add_events(self.jobs, "ordered", text))
 
 
 def _plain(text: str) -> str:

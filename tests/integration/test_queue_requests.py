@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -240,3 +241,27 @@ def test_errors_are_one_line_with_their_exit_status(
     sh: Shell, words: tuple[str, ...], status: int
 ) -> None:
     assert "gpudeck" in sh(*words, status=status)
+
+
+def test_others_are_answered_while_an_order_of_many_jobs_is_recorded(deck: Client) -> None:
+    jobs = [job.id for job in deck.submit_array(["true"], range(1000), hold=True)]
+
+    def told(job: int) -> list[str]:
+        return [str(event.text) for event in deck.timeline(job) if event.what == "ordered"]
+
+    with Client() as other, ThreadPoolExecutor(1) as pool:
+        recording = pool.submit(other.record_order, jobs, "edit jobs", "a program")
+        eventually(lambda: told(jobs[0]))
+        assert not told(jobs[-1]), "nobody was answered before all of it was recorded"
+        recording.result(WAIT_S)
+    assert [told(jobs[n]) for n in (0, 500, -1)] == [
+        ["edit jobs by a program, approved by a person"]
+    ] * 3
+    deck.cancel_many(jobs)
+
+
+def test_an_order_with_a_job_that_does_not_exist_is_recorded_for_none(deck: Client) -> None:
+    job = deck.submit(["true"], hold=True)
+    with pytest.raises(NotFound):
+        deck.record_order([job.id, 10**6], "edit jobs", "a program")
+    assert all(event.what != "ordered" for event in deck.timeline(job.id))
