@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtWidgets import QFrame
 
 from gpudeck.app.assistant.answer_charts import AnswerCharts
+from gpudeck.app.assistant.captions import source_rows
 from gpudeck.app.assistant.message_tree import Message
 from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
@@ -50,8 +51,7 @@ class AnswerPane(QFrame):
         self.charts.show_curves(message.curves)
         self.heading.setVisible(bool(message.facts))
         self.sources.setVisible(bool(message.facts))
-        rows = ((name, f"{value}  ({at})" if at else value) for name, value, at in message.facts)
-        self.sources.show_table(tuple(rows))
+        self.sources.show_table(source_rows(message.facts).rows)
 
     def recolor(self) -> None:
         """Draw the sources again, since colours in rich text do not follow the palette."""

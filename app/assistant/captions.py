@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpudeck.app.assistant.message_tree import Curve, Message
 from gpudeck.app.format.values import device_label, duration, significant
 from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_text
+from gpudeck.app.widgets.citations import CitedFact, unescaped
 from gpudeck.assistant.language.origins import reading, writer_of, written_by
 from gpudeck.assistant.library.describe import Model, name_of
 from gpudeck.assistant.serve.control_messages import Served
@@ -52,6 +53,30 @@ def detail_rows(message: Message) -> tuple[tuple[str, str], ...]:
         told += [_speed(message)] if message.tokens and message.seconds > 0 else []
         rows.append((tr("Written by"), ", ".join(told)))
     return tuple(rows)
+
+
+class SourceRows(NamedTuple):
+    """Hold the facts of an answer as rows of a table, below the source that they share."""
+
+    rows: tuple[tuple[str, str], ...]
+    """A source is a caption without a value, and a fact is a value without a caption."""
+    places: dict[int, int]
+    """The row of each fact."""
+
+
+def source_rows(facts: Sequence[CitedFact]) -> SourceRows:
+    """Return the sources of an answer, each followed by what it says; each fact once."""
+    of_source: dict[str, dict[str, list[int]]] = {}
+    for i, (text, _, source) in enumerate(facts):
+        of_source.setdefault(source, {}).setdefault(unescaped(text), []).append(i)
+    rows: list[tuple[str, str]] = []
+    places: dict[int, int] = {}
+    for source, texts in of_source.items():
+        rows += [(source, "")] if source else []
+        for text, same in texts.items():
+            places |= dict.fromkeys(same, len(rows))
+            rows.append(("", text))
+    return SourceRows(tuple(rows), places)
 
 
 def _speed(message: Message) -> str:

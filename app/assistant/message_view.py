@@ -7,7 +7,7 @@ from PySide6.QtGui import QEnterEvent
 from PySide6.QtWidgets import QFrame, QGraphicsOpacityEffect, QVBoxLayout, QWidget
 
 from gpudeck.app.assistant.answer_charts import AnswerCharts
-from gpudeck.app.assistant.captions import detail_rows, footer_text
+from gpudeck.app.assistant.captions import detail_rows, footer_text, source_rows
 from gpudeck.app.assistant.cards import ChoiceCard, ProposalCard, StepsRow
 from gpudeck.app.assistant.conversation import code_blocks
 from gpudeck.app.assistant.message_tree import Message
@@ -260,11 +260,7 @@ class MessageView(QFrame):
 
     def _detail_rows(self) -> tuple[tuple[str, str], ...]:
         """Return captions and values: the query, who read and wrote, and then the sources."""
-        sources = (
-            (name, f"{value}  ({source})" if source else value)
-            for name, value, source in self.message.facts
-        )
-        return (*detail_rows(self.message), *sources)
+        return (*detail_rows(self.message), *source_rows(self.message.facts).rows)
 
     def _open(self, opened: bool) -> None:
         rows = self._detail_rows() if opened else ()
@@ -279,7 +275,8 @@ class MessageView(QFrame):
         self.details_button.setChecked(True)
         self._open(True)
         before = len(detail_rows(self.message))
-        self.details.mark_rows([before + fact for fact in facts])
+        places = source_rows(self.message.facts).places
+        self.details.mark_rows([before + places[fact] for fact in facts if fact in places])
 
     def _action(self, text: str, name: str, tooltip: str) -> QWidget:
         made = button(text, kind="quiet", tooltip=tooltip)

@@ -17,6 +17,7 @@ from gpudeck.app.assistant.notes import CUT_OFF, left_out_note
 from gpudeck.app.assistant.presets import Preset
 from gpudeck.app.assistant.session_files import SessionFiles, Summary
 from gpudeck.app.format.values import clock
+from gpudeck.app.language.texts import tr_text
 from gpudeck.app.link.call import Call
 from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.engine.prompts import chat_request
@@ -200,7 +201,7 @@ def finished(answer: Answer, curves: tuple[Curve, ...] = ()) -> FinishedAnswer:
     return FinishedAnswer(
         answer.text,
         answer.writer,
-        tuple((f.text, f.said, f"{f.source}, {clock(f.time)}") for f in answer.facts),
+        tuple((f.text, f.said, f"{tr_text(f.source)}, {clock(f.time)}") for f in answer.facts),
         curves,
         answer.tokens,
         answer.seconds,

@@ -13,7 +13,7 @@ _ESCAPED = re.compile(r"\\([^a-zA-Z0-9\s])")
 _SUBJECT = re.compile(r"(?:REPLAY GPU|GPU|Job|Alert) \d+|CPU")
 
 CitedFact = tuple[str, str, str]
-"""A fact as a phrase, its value as Markdown, and its source."""
+"""A fact as a phrase with its value, the value as Markdown, and its source."""
 
 
 class Citation(NamedTuple):
@@ -36,7 +36,7 @@ def citations(text: str, facts: Sequence[CitedFact]) -> list[Citation]:
     """
     of_value: dict[str, list[int]] = {}
     for i, (_, value, _) in enumerate(facts):
-        value_text = _ESCAPED.sub(r"\1", value).replace("TFLOP/s", "TFLOP/\u2060s")
+        value_text = unescaped(value).replace("TFLOP/s", "TFLOP/\u2060s")
         if not value_text.startswith("N/A") and (
             re.search(r"\d", value_text) or len(value_text) >= _LONG
         ):
@@ -54,9 +54,14 @@ def citations(text: str, facts: Sequence[CitedFact]) -> list[Citation]:
     ]
 
 
+def unescaped(text: str) -> str:
+    """Return Markdown without the backslashes that keep its characters as they are."""
+    return _ESCAPED.sub(r"\1", text)
+
+
 def tooltip(citation: Citation, facts: Sequence[CitedFact]) -> str:
     """Return the facts and their sources, a line each, as plain text."""
-    lines = [(_ESCAPED.sub(r"\1", facts[i][0]), facts[i][2]) for i in citation.facts[:_LISTED]]
+    lines = [(unescaped(facts[i][0]), facts[i][2]) for i in citation.facts[:_LISTED]]
     return "\n".join(f"{text} ({source})" for text, source in lines)
 
 

@@ -127,13 +127,11 @@ class SafeText(QTextBrowser):
             )
 
     def show_table(self, rows: tuple[tuple[str, str], ...]) -> None:
-        """Show captions on the left and values on the right, as plain text."""
-        muted = theme.tokens().muted
-        style = f"color:{muted}; padding-right:16px; white-space:nowrap"
-        cells = "".join(
-            f'<tr><td style="{style}">{escape(caption)}</td><td>{escape(value)}</td></tr>'
-            for caption, value in rows
-        )
+        """Show captions on the left and values on the right, as plain text.
+
+        A row of a caption or a value alone takes the whole width.
+        """
+        cells = "".join(f"<tr>{_cells(caption, value)}</tr>" for caption, value in rows)
         self.setHtml(f'<table cellspacing="0" cellpadding="2">{cells}</table>')
 
     def _space_out(self) -> None:
@@ -212,6 +210,17 @@ class FittedText(SafeText):
 
     def sizeHint(self) -> QSize:
         return QSize(super().sizeHint().width(), int(self.document().size().height()) + 2)
+
+
+def _cells(caption: str, value: str) -> str:
+    """Return a row of a table as HTML."""
+    muted = f"color:{theme.tokens().muted}"
+    if caption and value:
+        style = f"{muted}; padding-right:16px; white-space:nowrap"
+        # the width keeps rows that span both columns from widening the captions
+        return f'<td style="{style}">{escape(caption)}</td><td width="100%">{escape(value)}</td>'
+    style = f"{muted}; padding-top:8px" if caption else ""
+    return f'<td colspan="2" style="{style}">{escape(caption or value)}</td>'
 
 
 def _utf16(text: str, at: int) -> int:

@@ -132,11 +132,17 @@ def facts(rows: Rows, words: Words, notes: Sequence[str] = ()) -> tuple[Fact, ..
     if rows.total is not None and rows.columns:
         found.append(_fact("all", "", rows.columns[0], rows.total, rows, words))
     count = str(len(rows.rows) + rows.left_out)
-    told = [("all.count", f"{rows.subject}: {count}")]
+    told = [("all.count", f"{capitalized(aggregate_title('count', words))}: {count}")]
     names = [column.name for column in rows.columns]
     if rows.subject == "jobs" and "state" in names:
         states = Counter(str(row.values[names.index("state")]) for row in rows.rows)
-        told += [(f"jobs.{state}", f"Jobs {state}: {n}") for state, n in states.items()]
+        told += [
+            (
+                f"jobs.{state}",
+                f"{words.text('Jobs')} {value_text(state, '', words, rows.time)}: {n}",
+            )
+            for state, n in states.items()
+        ]
     told += [(f"note{i}.text", text) for i, text in enumerate(notes)]
     if rows.span is not None:
         told.append(("span.when", times(rows, words).removeprefix(", ")))

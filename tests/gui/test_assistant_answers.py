@@ -6,20 +6,23 @@ import re
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QTextDocument
+from PySide6.QtGui import QColor, QTextDocument
 from PySide6.QtTest import QTest
 
 from gpudeck.app.assistant.conversation_view import ConversationView
 from gpudeck.app.assistant.message_tree import Curve
 from gpudeck.app.assistant.presets import own_presets
-from gpudeck.app.assistant.requests import Ask, FinishedAnswer, WriteBrief
+from gpudeck.app.assistant.requests import Ask, FinishedAnswer, WriteBrief, finished
+from gpudeck.app.format.values import clock
 from gpudeck.app.language import texts
 from gpudeck.app.models.requests import ListModels
 from gpudeck.app.shell.window import MainWindow
 from gpudeck.app.widgets import theme
-from gpudeck.assistant.host_protocol import Chunk, Waiting
+from gpudeck.assistant.facts import Fact
+from gpudeck.assistant.host_protocol import Answer, Chunk, Waiting
 from gpudeck.assistant.library.describe import Model
 from gpudeck.assistant.query.request import Query
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.settings import Settings
 from tests.gui import served, snapshots
 
@@ -44,7 +47,7 @@ def test_an_answer_with_its_writer_and_sources(fed, qtbot):
         FinishedAnswer(
             "It was **61 °C**.",
             "template",
-            (("Temperature", "61 °C", "reading"),),
+            (("Temperature: 61 °C", "61 °C", "reading"),),
             tool="answer devices measure=temp",
             reader="model request-reader",
         )
@@ -63,10 +66,61 @@ def test_an_answer_with_its_writer_and_sources(fed, qtbot):
     ]
     assert table == [
         "Query", "answer devices measure=temp", "Read by", "the encoder of GPU Deck",
-        "Written by", "a template", "Temperature", "61 °C (reading)",
+        "Written by", "a template", "reading", "Temperature: 61 °C",
     ]  # fmt: skip
     fed.feed(snapshots.cpu_snapshot(snapshots.NOW + 1, settings=Settings(model_folder="/m/tiny")))
     qtbot.waitUntil(lambda: shown.writer.text().startswith("Written by a template · "))
+
+
+@pytest.mark.parametrize("width", [1280, 700])
+def test_the_details_say_each_thing_once_in_whole_words_and_in_german(fed, width):
+    note = "Diese Werte sind eine Aufzeichnung (REPLAY von h100.trace.gz) und keine der Karte."
+    history, now = (
+        phrase(template, source="REPLAY")
+        for template in ("{source} readings, history", "{source} readings")
+    )
+    facts = tuple(
+        Fact("a.b", said, "", said, source, 0.0, text)
+        for text, said, source in [
+            ("GPU 0 Temperatur: 46 °C", "46 °C", now),
+            (note, note, history),
+            ("Anzahl: 1", "Anzahl: 1", now),
+        ]
+    )
+    call = Query("devices", measure="temp")
+    texts.use("de")
+    try:
+        answer = finished(Answer("46 °C", "template", "answer", facts, call=call))
+        view = fed.window.assistant.view
+        fed.window.resize(width, 800)
+        fed.feed(snapshots.cpu_snapshot())
+        fed.window.show_page("assistant")
+        view.show_answer("wie warm?", answer)
+        fed.settle()
+        view.messages.views[1].details_button.click()
+        fed.settle()
+    finally:
+        texts.use("en")
+    details, at = view.messages.views[1].details, clock(0.0)
+    lines = []
+    block = details.document().begin()
+    while block.isValid():
+        layout, text = block.layout(), block.text()
+        starts = [layout.lineAt(i).textStart() for i in range(1, layout.lineCount())]
+        assert all(text[start - 1] in " \xa0" for start in starts), f"a word is broken: {text}"
+        lines += [text.replace("\xa0", " ")] if text else []
+        block = block.next()
+    assert lines[-5:] == [
+        f"Messwerte von REPLAY, {at}", "GPU 0 Temperatur: 46 °C", "Anzahl: 1",
+        f"Messwerte von REPLAY, Verlauf, {at}", note,
+    ]  # fmt: skip
+    view.messages.views[1].text.cited.emit([1])
+    captions = details.cursorRect(details.document().find("answer devices")).left()
+    assert captions < 200, "captions take no more room than they need"
+    cursor = details.document().find(note)
+    cell = cursor.currentTable().cellAt(cursor)
+    marked = cell.format().background().color()
+    assert marked == QColor(theme.tokens().accent_soft), "the fact of the citation is marked"
 
 
 def test_the_two_buttons_and_stop(fed, qtbot):
@@ -167,17 +221,21 @@ def test_a_wide_window_shows_what_the_newest_answer_rests_on_beside_it(fed):
     page.show_answer(
         "How hot was it?",
         FinishedAnswer(
-            "61 °C", "template", (("Temperature", "61 °C", "history"),), curves=(hot,), seconds=0.1
+            "61 °C",
+            "template",
+            (("Temperature: 61 °C", "61 °C", "history"),),
+            curves=(hot,),
+            seconds=0.1,
         ),
     )
     page.refresh()
     fed.settle()
     assert page.pane.isVisible() and page.pane.question.text() == "How hot was it?"
     assert page.pane.charts.curves == (hot,)
-    assert "61 °C (history)" in page.pane.sources.toPlainText()
+    assert "history\nTemperature: 61 °C" in page.pane.sources.toPlainText()
     theme.apply(fed.app, "dark")
     fed.settle()
-    assert "61 °C (history)" in page.pane.sources.toPlainText()
+    assert "history\nTemperature: 61 °C" in page.pane.sources.toPlainText()
     cold = Curve("GPU 1 temperature", "°C", (1.0, 2.0), (30.0, 31.0))
     page.pane.charts.show_curves((cold,))
     assert page.pane.charts.curves == (cold,)

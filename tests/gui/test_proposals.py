@@ -187,7 +187,7 @@ def test_a_figure_in_an_answer_leads_to_its_source(fed: Fed) -> None:
         for row in range(table.rows())
         if table.cellAt(row, 0).format().background().style() != Qt.BrushStyle.NoBrush
     ]
-    assert marked == [2], "who wrote the answer stands above the two sources"
+    assert marked == [3], "who wrote the answer stands above the source and its two facts"
     message_view.text.anchorClicked.emit(QUrl("http://evil"))
     message_view.text.anchorClicked.emit(QUrl("fact:99,x"))
 

@@ -466,14 +466,16 @@ def answer(job: Job, readings: Sequence[Reading]) -> FinishedAnswer:
     peak = max(r.values["temp"] for r in run)
     power = sum(r.values["power"] for r in run) / len(run)
     times = tuple(r.time for r in around)
+    done = f"done, {rate:.0f} TFLOP/s"
+    hottest, mean = f"{peak:.0f} °C at most", f"{power:.0f} W on average"
     curves = (
         Curve("GPU 0 temperature", "°C", times, tuple(r.values["temp"] for r in around)),
         Curve("GPU 0 power", "W", times, tuple(r.values["power"] for r in around)),
     )
     facts = (
-        (f"job {job.id}", f"done, {rate:.0f} TFLOP/s", "store, 16:00:00"),
-        ("GPU 0 temperature", f"{peak:.0f} °C at most", "history, 16:00:00"),
-        ("GPU 0 power", f"{power:.0f} W on average", "history, 16:00:00"),
+        (f"Job {job.id}: {done}", done, "store, 16:00:00"),
+        (f"GPU 0 temperature: {hottest}", hottest, "history, 16:00:00"),
+        (f"GPU 0 power: {mean}", mean, "history, 16:00:00"),
     )
     text = (
         f"Job {job.id} (attention) is **done**: it ran for {state.at - state.started:.0f} s at"
@@ -503,8 +505,8 @@ def overview(made: Sequence[Job], raised: Sequence[Alert]) -> FinishedAnswer:
     still = sum(a.cleared is None for a in recent)
     text += f"\n\nThe temperature raised {len(recent)} alerts; {still} still active.\n"
     facts = (
-        ("jobs ended", str(len(ended)), "store, 16:00:00"),
-        ("alerts", str(len(recent)), "store, 16:00:00"),
+        (f"Jobs ended: {len(ended)}", str(len(ended)), "store, 16:00:00"),
+        (f"Alerts: {len(recent)}", str(len(recent)), "store, 16:00:00"),
     )
     return FinishedAnswer(text, "template", facts, seconds=0.1)
 
