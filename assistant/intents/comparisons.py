@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -17,6 +18,8 @@ _TEXTS = frozenset({"command", "log", "files", "state", "driver", "name"})
 _SUMMED = frozenset({"energy", "gpu_hours", "duration"})
 _USUAL_S = 7 * 86400.0
 """What is usual is the mean of so many seconds."""
+_DAY_S = 86400.0
+_MONTH_DAYS, _YEAR_DAYS = range(28, 32), range(365, 367)
 _LAST_TIME = re.compile(r"(?i)last time|letzte[ns]? mal|derni[eè]re fois|(?:última )?vez")
 """The run before, whenever that was."""
 _BEFORE = re.compile(
@@ -82,8 +85,10 @@ class Comparisons(QuestionParts):
             past = msgspec.structs.replace(query, jobs=(), states=(), time=self.time("time2"),
                                            aggregate="last", limit=1)  # fmt: skip
             return msgspec.structs.replace(query, other=past)
-        earlier = self._earlier(letters, query.time)
-        query = msgspec.structs.replace(query, aggregate=how, by="", extreme=False)
+        earlier, asked = self._earlier(letters, query.time), query.time
+        if asked is not None and earlier is not None:
+            asked, earlier = _apart(asked, earlier)
+        query = msgspec.structs.replace(query, aggregate=how, by="", extreme=False, time=asked)
         return msgspec.structs.replace(query, other=msgspec.structs.replace(query, time=earlier))
 
     def _earlier(self, letters: str, span: Span | None) -> Span | None:
@@ -101,3 +106,40 @@ class Comparisons(QuestionParts):
             raise Unread(letters or "compare")
         length = max(span.until - span.since, 3600.0)
         return Span(span.since - length, span.since)
+
+
+def _apart(one: Span, other: Span) -> tuple[Span, Span]:
+    """Return two times of a comparison without what both contain.
+
+    Beside `this week`, `last week` is the calendar week before. Of other times, the one that begins
+    first ends where the other one begins.
+    """
+    if one.point or other.point or one.until <= other.since or other.until <= one.since:
+        return one, other
+    current = [span for span in (one, other) if _begins_day(span)]
+    if len(current) == 1 and current[0].until >= max(one.until, other.until):
+        (kept,) = current
+        before = _calendar_before(kept, other if kept is one else one)
+    else:
+        kept = max(one, other, key=lambda span: (span.since, -span.until))
+        first = other if kept is one else one
+        inside = first.since < kept.since
+        before = Span(first.since, kept.since) if inside else Span(kept.until, first.until)
+    return (kept, before) if kept is one else (before, kept)
+
+
+def _begins_day(span: Span) -> bool:
+    begin = datetime.fromtimestamp(span.since)
+    return begin == datetime(begin.year, begin.month, begin.day)
+
+
+def _calendar_before(current: Span, other: Span) -> Span:
+    """Return the year, month or days before a time, as long as another time is."""
+    end = datetime.fromtimestamp(current.since)
+    days = max(round((other.until - other.since) / _DAY_S), 1)
+    begin = end - timedelta(days=days)
+    if days in _MONTH_DAYS:
+        begin = (end - timedelta(days=1)).replace(day=1)
+    elif days in _YEAR_DAYS:
+        begin = end.replace(year=end.year - 1)
+    return Span(begin.timestamp(), current.since)

@@ -224,6 +224,28 @@ def test_measures_of_many_things_share_a_table_and_those_of_few_do_not() -> None
     assert in_tables(queries, lambda _: few) == [(query, few) for query in queries]
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "spans"),
+    [
+        ("this week", "last week", ("11-23", "now", "11-16", "11-23")),
+        ("dieser woche", "letzter woche", ("11-23", "now", "11-16", "11-23")),
+        ("cette semaine", "la semaine dernière", ("11-23", "now", "11-16", "11-23")),
+        ("esta semana", "la semana pasada", ("11-23", "now", "11-16", "11-23")),
+        ("last week", "this week", ("11-16", "11-23", "11-23", "now")),
+        ("this month", "last month", ("11-01", "now", "10-01", "11-01")),
+        ("diesen monat", "letzten monat", ("11-01", "now", "10-01", "11-01")),
+        ("today", "the last 24 hours", ("11-26", "now", "11-25", "11-26")),
+        ("yesterday", "this week", ("11-25", "11-26", "11-23", "11-25")),
+    ],
+)
+def test_two_times_of_a_comparison_have_nothing_in_common(
+    one: str, other: str, spans: tuple[str, ...]
+) -> None:
+    made = asked("ask gpus", "measure=energy", "compare=before", time=one, time2=other).request
+    found = (made.time.since, made.time.until, made.other.time.since, made.other.time.until)
+    assert found == tuple(NOW if date == "now" else day(f"2026-{date}") for date in spans)
+
+
 def test_several_users_are_compared_in_one_table() -> None:
     made = asked("ask users", "measure=gpu_hours", "compare=each", user="ben y lea").request
     assert (made.user, made.by) == ("ben,lea", "user")
