@@ -55,6 +55,7 @@ _WITHOUT_TARGET = frozenset({"undo", "pause", "resume", "hold", "release"})
 """Orders that may be for the last action, or for the whole queue."""
 _SHOWN = frozenset({"order report", "order export", "order open"})
 """Orders that show something, as an answer does."""
+_COURTESIES = frozenset({"talk hello", "talk thanks", "talk bye"})
 _LACKING: dict[tuple[str, str], guards.Problem] = {
     ("order edit", "change"): "change", ("order retry", "change"): "change",
     ("order retry", "value"): "arguments", ("order retry", "notes"): "arguments",
@@ -170,8 +171,20 @@ class _Interpreter:
     ) -> None:
         self.request, self.known, self.state, self.now = request, known, state, now
         self.reader = reader
-        self.found = completed(request, reader.read(request, state.before), known)
+        self.found = completed(request, self._read(), known)
         self.language = self.found.language_for(state.language)
+
+    def _read(self) -> Reading:
+        """Return what the encoder reads in the request and what was said before.
+
+        A greeting or thanks alone goes on with nothing, although it may seem so behind a question.
+        """
+        found = self.reader.read(self.request, self.state.before)
+        if not self.state.before or self.state.planned is not None or found.spans:
+            return found
+        alone = self.reader.read(self.request)
+        courteous = alone.head in _COURTESIES and not alone.spans and alone.chance >= SURE
+        return alone if courteous and not two_requests.are_asked(alone) else found
 
     def described(self) -> str:
         """Return the request and its meaning in the encoder's words, or an empty text for talk."""

@@ -316,3 +316,18 @@ def test_another_language_counts_only_where_it_is_far_likelier_than_the_usual_on
 )  # fmt: skip
 def test_a_request_is_answered_in_its_language(request_text: str, language: str) -> None:
     assert understand(request_text, KNOWN, NOTHING, NOW, shipped_reader()).language == language
+
+
+@pytest.mark.parametrize("before", ["why did slep fail?", "how hot is gpu 1", "cancel train"])
+@pytest.mark.parametrize(
+    ("greeting", "talk"),
+    [("hello", "hello"), ("hola", "hello"), ("moin", "hello"), ("bonjour", "hello"),
+     ("guten morgen", "hello"), ("thanks", "thanks"), ("danke", "thanks")],
+)  # fmt: skip
+def test_a_greeting_or_thanks_is_small_talk_whatever_was_said_before(
+    greeting: str, talk: str, before: str
+) -> None:
+    reader = shipped_reader()
+    said = understand(before, KNOWN, NOTHING, NOW, reader)
+    state = State((7,), about="job", before=said.before)
+    assert understand(greeting, KNOWN, state, NOW, reader).declined == f"talk {talk}"
