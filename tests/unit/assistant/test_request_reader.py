@@ -202,7 +202,7 @@ def test_near_orders_are_not_proposed(request_text: str) -> None:
 
 
 HOW_TO = {
-    "how do I share the box with a colleague?": "server",  # "Let people in"
+    "how do I share the box with a colleague?": "shared",
     "wie lasse ich einen Job auf einen anderen warten?": "queue",
     "¿puedo usar gpudeck dentro de docker?": "containers",
     "what does Xid 79 mean": "alerts",
