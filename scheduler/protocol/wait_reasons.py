@@ -389,6 +389,10 @@ DeviceReason = (
     | TooLittleMemory | AllDrained | NoRoom | NotIdle
 )  # fmt: skip
 """Reasons that lie in the devices."""
+WantsDevices = (
+    NotConsidered | StartsNow | JustTaken | Behind | BehindUser | Preempts | TakesTurn | NoRoom
+)
+"""Reasons of a job that starts as soon as the devices are left to it."""
 WaitReason = (
     NotConsidered | StartsNow | QueuePaused | Held | HeldByAdmin | EnvironmentMissing
     | SpecDamaged | AfterJobs | DependencyFailed | NotBefore | RetryLater | StartFailed

@@ -27,10 +27,11 @@ from gpudeck.scheduler.protocol.busy_causes import (
     Settling,
 )
 from gpudeck.scheduler.protocol.devices import RATE_OF_TYPES, Device, Reading
-from gpudeck.scheduler.protocol.jobs import Job, Progress, held_devices
+from gpudeck.scheduler.protocol.jobs import Job, Progress, Queued, held_devices
 from gpudeck.scheduler.protocol.settings import Settings, is_quiet, listed
 from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Idle
 from gpudeck.scheduler.protocol.units import list_jobs
+from gpudeck.scheduler.protocol.wait_reasons import WantsDevices
 from gpudeck.scheduler.telemetry.flop_rate import FlopRate
 from gpudeck.scheduler.telemetry.idle import (
     CPU_UTIL_PERCENT,
@@ -255,11 +256,15 @@ def _in_stated_type(reading: Reading, jobs: Sequence[Job]) -> Reading:
 
 
 def waits_for_gpu(job: Job, now: float) -> bool:
-    """Return True if the job waits for a GPU of this machine, which others must leave to it."""
+    """Return True if the job waits for a GPU of this machine, which others must leave to it.
+
+    One that could not start now whatever GPU is free, as it waits for another job, waits for none.
+    """
     spec = job.spec
     return (
         bool(spec.gpus)
-        and job.status == "queued"
+        and isinstance(job.state, Queued)
+        and isinstance(job.state.wait, WantsDevices)
         and not (spec.hold or spec.where or spec.when_idle or spec.begin > now)
     )
 

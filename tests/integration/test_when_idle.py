@@ -221,23 +221,39 @@ def test_a_queued_job_leaves_for_a_program_and_for_the_assistant(
     assert finished(deck, work, tmp_path, 3).count("gives way") == 2
 
 
-@pytest.mark.parametrize("why", ["too small", "a job waits"])
 def test_a_queued_job_stays_where_the_assistant_could_not_have_the_gpu(
+    deck: Client,  # noqa: F811
+    gpu: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    work = on_gpu(deck, gpu, tmp_path)
+    with pytest.raises(UserError):
+        GpuLease(print).take(2**40)
+    assert "gives way" not in finished(deck, work, tmp_path, 1)
+
+
+@pytest.mark.parametrize("why", ["its predecessor is held", "its group is paused"])
+def test_a_job_that_could_start_on_no_gpu_keeps_none_from_idle_work(
     deck: Client,  # noqa: F811
     gpu: Path,  # noqa: F811
     tmp_path: Path,
     why: str,
 ) -> None:
+    deck.set_group("night", paused=True)
+    held = deck.submit(["true"], hold=True)
+    first = why == "its predecessor is held"
+    lists = python(LISTS, gpu)
+    other = deck.submit(
+        lists, gpus=1, after=(held.id,) if first else (), group="" if first else "night"
+    )
+    with tenant(deck, gpu):
+        assert state(deck).leased
     work = on_gpu(deck, gpu, tmp_path)
-    others = []
-    if why == "a job waits":
-        others = [deck.submit(["true"], hold=True).id]
-        others += [deck.submit(["true"], gpus=1, after=(others[0],)).id]
-    with pytest.raises(UserError):
-        GpuLease(print).take(2**30 if others else 2**40)
-    assert "gives way" not in finished(deck, work, tmp_path, 1)
-    if others:
-        deck.cancel(others[0])  # and with it the one that waits for it
+    deck.hold(held.id, False)
+    deck.set_group("night", paused=False)
+    assert deck.wait(other.id, 30.0).status == "done"
+    assert alone(gpu, other), f"on the GPU when the job started: {log_of(other)}"
+    assert finished(deck, work, tmp_path, 2).count("gives way") == 1
 
 
 def test_a_queued_job_is_not_lost_by_a_daemon_that_is_killed(

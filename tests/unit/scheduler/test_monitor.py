@@ -18,10 +18,9 @@ from gpudeck.scheduler.protocol.busy_causes import (
     Reserved,
 )
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
-from gpudeck.scheduler.protocol.jobs import Job, Progress, Running, Spec, queued
+from gpudeck.scheduler.protocol.jobs import Job, Progress, Queued, Running, Spec
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Idle
-from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from gpudeck.scheduler.telemetry.monitor import Monitor
 
 GPU = Device("GPU-0", 0, "H100", "nvidia")
@@ -30,7 +29,7 @@ NOW = 1000.0
 
 
 def job(number: int, gpus: int = 1, device: str | None = None) -> Job:
-    state = Running("n", (device,), 0.0, 1, 1, "b") if device else queued(StartFailed("waits"), 0.0)
+    state = Running("n", (device,), 0.0, 1, 1, "b") if device else Queued()
     return Job(number, Spec(("x",), "x", "/", gpus=gpus), 0.0, state)
 
 
