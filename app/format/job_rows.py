@@ -223,7 +223,7 @@ def _needs(job: Job) -> list[tuple[str, str]]:
         if o.is_shown(spec)
     ]
     if spec.retries:
-        text = tr("number {n} of {limit}", n=job.tries + 1, limit=spec.retries + 1)
+        text = tr("number {n} of {limit}", n=job.tries + 1, limit=spec.retries + spec.spared + 1)
         facts.append((tr("Attempts"), text))
     return facts
 

@@ -63,7 +63,7 @@ class Spec(msgspec.Struct, frozen=True, gc=False):
     timeout: float = 0.0
     """Seconds after which an attempt is ended; 0: never."""
     retries: int = 0
-    """How many attempts follow the first if it fails. One that ran out of memory adds one."""
+    """How many attempts follow the first if it fails."""
     backoff: float = 10.0
     """Seconds between the first attempt and the second; they double after each further one."""
     after: tuple[int, ...] = ()
@@ -114,6 +114,9 @@ class Spec(msgspec.Struct, frozen=True, gc=False):
     when_idle: bool = False
     """True where it runs only while its GPUs are idle. It leaves them at once when anybody else
     needs one, and waits again."""
+    spared: int = 0
+    """How many of its attempts took none of its retries: they were ended for others or at their
+    user's wish, or ran out of memory. The daemon counts them."""
 
 
 class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -219,7 +219,8 @@ class Recovery:
 
 def _without_environment(job: Job) -> Job:
     """Return a job that the store lost as it can be restored: it is not tried again."""
-    job = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, retries=job.tries))
+    spec = msgspec.structs.replace(job.spec, retries=job.tries, spared=0)
+    job = msgspec.structs.replace(job, spec=spec)
     if not isinstance(job.state, Queued):
         return job
     why = phrase("the store lost its environment, without which it cannot be tried again")

@@ -38,11 +38,11 @@ def next_attempt(
             text = phrase("with {amount}, as {size} were not enough", amount=more, size=size)
         else:
             text = phrase("with a GPU to itself, as {size} were not enough", size=size)
-        spec = msgspec.structs.replace(spec, memory=memory, retries=spec.retries + 1)
+        spec = msgspec.structs.replace(spec, memory=memory, spared=spec.spared + 1)
         state = queued(NotConsidered(), now)
-    elif job.tries < spec.retries:
+    elif job.tries < spec.retries + spec.spared:
         wait = retry_delay(spec, job.tries)
-        n, limit, later = job.tries + 2, spec.retries + 1, Span(round(wait, 1))
+        n, limit, later = job.tries + 2, spec.retries + spec.spared + 1, Span(round(wait, 1))
         if wait:
             text = phrase("for attempt {n} of {limit}, in {span}", n=n, limit=limit, span=later)
         else:

@@ -218,7 +218,7 @@ def yielded(job: Job, state: Running, now: float) -> Change:
     """Return the job as it waits again after it was ended for others, or asked to end; that takes
     none of its retries."""
     spec = msgspec.structs.replace(
-        job.spec, retries=job.spec.retries + 1, hold=state.yielding == "hold"
+        job.spec, spared=job.spec.spared + 1, hold=state.yielding == "hold"
     )
     waits = queued(NotConsidered(), now)
     again = msgspec.structs.replace(job, spec=spec, state=waits, tries=job.tries + 1)

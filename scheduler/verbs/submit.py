@@ -199,7 +199,9 @@ def _own_specs(
     preempts = daemon.preempts(user)
     for part in parts(specs):
         found += [
-            msgspec.structs.replace(s, env=s.env or env, user=user, preemptible=preempts(s))
+            msgspec.structs.replace(
+                s, env=s.env or env, user=user, preemptible=preempts(s), spared=0
+            )
             for s in part
         ]
         yield

@@ -188,6 +188,24 @@ def test_a_queued_job_leaves_for_another_one_and_starts_again(
     assert finished(deck, work, tmp_path, 2).count("gives way") == 1
 
 
+def test_a_queued_job_that_left_is_retried_as_often_as_its_user_asked(
+    deck: Client,  # noqa: F811
+    gpu: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    starts, end = tmp_path / "starts", tmp_path / "end"
+    command = python(f"{ON_GPU}sys.exit(3)", gpu, starts, end)
+    work = deck.submit(command, when_idle=True, retries=1, backoff=0.01)
+    eventually(lambda: is_on(gpu, starts))
+    deck.wait(deck.submit(["true"], gpus=1).id, 30.0)
+    eventually(lambda: len(pids(starts)) == 2)
+    end.touch()
+    assert deck.wait(work.id, 30.0).status == "failed"
+    assert len(pids(starts)) == 3, "one left, one failed, and one was its retry"
+    assert deck.wait(deck.retry(work.id).id, 30.0).status == "failed"
+    assert len(pids(starts)) == 5
+
+
 def test_a_queued_job_waits_until_the_gpu_is_idle(
     deck: Client,  # noqa: F811
     gpu: Path,  # noqa: F811

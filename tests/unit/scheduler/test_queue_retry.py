@@ -106,7 +106,8 @@ def test_an_attempt_that_lacked_memory_takes_no_retry() -> None:
         9.0,
     )
     assert found is not None
-    assert (found[0].spec.memory, found[0].spec.retries, found[0].tries) == (6 * GIB, 2, 1)
+    spec = found[0].spec
+    assert (spec.memory, spec.retries, spec.spared, found[0].tries) == (6 * GIB, 1, 1, 1)
     assert (found[1][0].what, str(found[1][0].text)) == (
         "queued again",
         "with 6 GiB, as 4 GiB were not enough",
