@@ -681,6 +681,8 @@ def test_the_command_line_asks_and_reports_what_was_done(
     read = f"Query: operate cancel jobs={job.id}\nRead by: a rule, as the request is an exact form"
     assert read in said, "known before it is allowed"
     assert shared.job(job.id).status == "running"
+    assert main(["ask", f"please cancel job {job.id} for me"]) == 1
+    assert "gpudeck ask --yes" not in capsys.readouterr().out, "it would be refused"
     assert main(["ask", "--yes", f"cancel job {job.id}"]) == 0
     said = capsys.readouterr().out
     assert said.endswith(f"Stopping job {job.id}.\n\nWritten by a template.\n")
@@ -692,8 +694,12 @@ def test_the_command_line_asks_and_reports_what_was_done(
     assert main(["ask", "pause the queue"]) == 1
     assert "nothing was done" in capsys.readouterr().err
     assert not shared.snapshot().paused
-    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
-    assert main(["ask", "pause the queue"]) == 0
+    monkeypatch.setattr("sys.stdin", Terminal("nein\n"))
+    assert main(["ask", "pausiere die Warteschlange"]) == 1
+    assert "nichts wurde getan" in capsys.readouterr().err.casefold()
+    monkeypatch.setattr("sys.stdin", Terminal("Ja\n"))
+    assert main(["ask", "pausiere die Warteschlange"]) == 0
+    assert "[j/N/never]" in capsys.readouterr().err
     assert shared.snapshot().paused
     capsys.readouterr()
     assert main(["ask", "--json", "--yes", "resume the queue"]) == 0

@@ -150,12 +150,12 @@ def _decide(assistant: Assistant, answer: Answer, args: Namespace) -> int:
             print_json(answer)
             return 1
         if not allowed and not sys.stdin.isatty():
-            both = (_NO_TERMINAL, _UNCERTAIN if args.yes else _ALLOW_ONCE)
+            both = (_NO_TERMINAL, _ALLOW_ONCE if proposal.certain else _UNCERTAIN)
             _print_text(join_texts(both, " "), answer)
             return 1
         decision = "once" if allowed else _ask_permission(proposal, answer)
         if decision is None:
-            raise UserError(phrase("nothing was done"))
+            raise UserError(render(phrase("nothing was done"), _language(answer)))
         outcome = assistant.approve(proposal, decision)
         _keep(outcome.state)
         state = outcome.state or answer.state
@@ -179,8 +179,11 @@ def _print_proposal(proposal: Proposal, answer: Answer, args: Namespace) -> None
 
 def _ask_permission(proposal: Proposal, answer: Answer) -> Decision | None:
     """Return the user's decision, or None if the user declines."""
-    decision = prompt(f"{render(proposal.buttons.accept, _language(answer))}? [y/N/never]")
-    if decision in ("y", "yes"):
+    language = _language(answer)
+    yes, no = render(phrase("yes"), language), render(phrase("no"), language)
+    question = render(proposal.buttons.accept, language)
+    decision = prompt(f"{question}? [{yes[0]}/{no[0].upper()}/never]")
+    if decision in ("y", "yes", yes, yes[0]):
         return "once"
     return "never" if decision == "never" else None
 
