@@ -46,6 +46,9 @@ _TOLD = frozenset({"throttle", "health"})
 """Measures without a history, which alerts tell of."""
 _WORDS = frozenset({"failure", "reason", "log", "command", "files", "user", "devices", "stall"})
 """Measures of jobs that are words, so that nothing can be added up."""
+_OF_DEVICES = frozenset({"temp", "temp_mem", "power", "power_limit", "clock_sm", "fan", "bandwidth",
+                         "throttle", "health", "pcie_gen"})  # fmt: skip
+"""Measures that jobs have none of, so that the GPUs of a job answer for it."""
 _MOMENTS = frozenset({"start", "end", "estimate", "submitted"})
 _ABOUT = {"failure": _FAILED, "end": ("done", *_FAILED, "cancelled"), "reason": ("queued",),
           "start": (*_RUNNING, "queued"), "log": (*_RUNNING, "done", *_FAILED, "cancelled"),
@@ -159,6 +162,8 @@ class Questions(Comparisons):
                 found.append(self._shaped(self._of_jobs(measure, jobs, user, past)))
             elif self.letters("ahead") and (held or not measure):
                 found.append(self._then())
+            elif jobs and measure in _OF_DEVICES and not self._by("jobs"):
+                found.append(self._of_their_gpus(measure, jobs))
             elif owned or (held and span is not None and not counted):
                 found.append(self._of_jobs(measure, jobs, user, span))
             elif self.letters("ahead"):
@@ -294,6 +299,11 @@ class Questions(Comparisons):
         self.refuse("except", "words")
         jobs, group = ((), self.group()) if self._speaks_of_nothing() else self.targets()
         jobs = self.known_jobs(jobs) or self.jobs_of_model()
+        asked = {*self.marked("measure")}
+        theirs = [self._of_their_gpus(measure, jobs) for name, measure in DEVICE_FIELDS.items()
+                  if name in asked and measure in _OF_DEVICES]  # fmt: skip
+        if theirs and not asked & {*JOB_FIELDS}:
+            return theirs
         self.lacking += [("jobs", "@it")] if self._speaks_of_nothing() else []
         measures, by = self._moments(self.measures(JOB_FIELDS), jobs), self._by("jobs")
         if by and {*measures} <= _WORDS:  # each job has words of its own, and its user beside them
@@ -308,7 +318,12 @@ class Questions(Comparisons):
             for measure in measures
         ]  # fmt: skip
         found = [self._until(self._of_newest(self._shaped(one))) for one in found]
-        return [self._costed(self._compared(one)) for one in found]
+        return [*(self._costed(self._compared(one)) for one in found), *theirs]
+
+    def _of_their_gpus(self, measure: str, jobs: tuple[Target, ...]) -> Query:
+        """Return a question about the GPUs that jobs hold or held."""
+        asked = self._of_devices(measure, self._device_time())
+        return self._compared(msgspec.structs.replace(asked, jobs=jobs))
 
     def _moments(self, measures: list[str], jobs: tuple[Target, ...]) -> list[str]:
         """Return measures with the moment that is asked for, the ends behind all others."""

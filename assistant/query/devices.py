@@ -12,6 +12,7 @@ from gpudeck.assistant.facts.devices import largest_error, source, source_name, 
 from gpudeck.assistant.facts.phrases import plain
 from gpudeck.assistant.facts.usage import energy_facts
 from gpudeck.assistant.query.estimates import IDLE_UTIL
+from gpudeck.assistant.query.find import named_jobs
 from gpudeck.assistant.query.groups import by_time
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
@@ -24,6 +25,7 @@ from gpudeck.scheduler.protocol.busy_causes import JobWaits, Loaded, QuietHours,
 from gpudeck.scheduler.protocol.devices import NA
 from gpudeck.scheduler.protocol.errors import NotFound
 from gpudeck.scheduler.protocol.fields import UNCERTAINTY, with_uncertainty
+from gpudeck.scheduler.protocol.jobs import Queued
 from gpudeck.scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot, label
 from gpudeck.scheduler.protocol.units import numbered
 
@@ -45,6 +47,7 @@ _OVER_TIME = {"mean": "mean", "max": "max", "min": "min", "sum": "mean"}
 def devices(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     """Return a row for each device that the query names. Raises NotFound if there is none."""
     states, notes = chosen(query, snapshot)
+    states = _of_jobs(daemon, query, states)
     if snapshot.is_recorded:
         notes = (*notes, Note("replay", (snapshot.recording,)))
     if query.ahead:
@@ -193,6 +196,16 @@ def chosen(query: Query, snapshot: Snapshot) -> tuple[list[DeviceState], tuple[N
             )
         return found, tuple(Note("no device", (index,)) for index in missing)
     return found, ()
+
+
+def _of_jobs(daemon: Client, query: Query, states: list[DeviceState]) -> list[DeviceState]:
+    """Return the devices that the jobs of a query hold or held; all where they never had any.
+
+    Raises NotFound if a job does not exist.
+    """
+    found = named_jobs(daemon, query.jobs, several=True)
+    held = {one for job in found if not isinstance(job.state, Queued) for one in job.state.devices}
+    return [state for state in states if state.device.id in held] or states
 
 
 def _is_called(words: str, state: DeviceState) -> bool:

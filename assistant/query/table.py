@@ -144,7 +144,7 @@ SUBJECTS = {
         "GPUs, or the CPU of a machine without one",
         _DEVICE,
         ("use", "util", "mem_used", "tflops", "temp", "power"),
-        ("devices", "exclude", "model", "states", "where", "time"),
+        ("devices", "exclude", "model", "jobs", "states", "where", "time"),
     ),
     "jobs": Subject(
         "jobs that wait, run or have ended",

@@ -29,7 +29,7 @@ from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.busy_causes import HeldByJobs
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.devices import Reading as DeviceReading
-from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Spec
+from gpudeck.scheduler.protocol.jobs import Cancelled, Job, Queued, Running, Spec
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
 
@@ -253,3 +253,39 @@ def test_the_course_of_a_loss_and_the_last_finite_one_are_told(home: object) -> 
                 NOW, notes=(Note("course", (7, 3.0, 2.5, 9)),))  # fmt: skip
     told = answer(Query("jobs", "loss", jobs=(7,)), rows, words("en"))
     assert "Over the last 9 values that job 7 printed, it went from 3 to 2.500." in told
+
+
+@pytest.mark.parametrize("head", ["ask jobs", "ask gpus"])
+@pytest.mark.parametrize(
+    ("mark", "measure"), [("temperature", "temp"), ("fan", "fan"), ("clock", "clock_sm")]
+)
+def test_what_only_gpus_have_is_asked_of_the_gpus_of_a_job(
+    head: str, mark: str, measure: str
+) -> None:
+    reading = Reading(((head, 0.9),), "", frozenset({"jobs=@it", f"measure={mark}"}), (), (), ())
+    state = State((7,), about="job")
+    made = compose(reading, head, KNOWN, state, NOW)
+    assert made.request == Query("devices", measure, jobs=(7,)) and not made.left
+
+
+@pytest.mark.parametrize(
+    ("state", "shown"),
+    [
+        (Running("a", ("GPU-b",), NOW - 3600.0, 1, 1, "b"), ["GPU 1"]),
+        (Cancelled(NOW, NOW - 3600.0, ("GPU-b",)), ["GPU 1"]),
+        (Cancelled(NOW), ["GPU 0", "GPU 1"]),
+        (Queued(), ["GPU 0", "GPU 1"]),
+    ],
+)
+def test_the_gpus_of_a_job_are_those_that_it_holds_or_held_and_else_all(
+    state: Any, shown: list[str]
+) -> None:
+    job = Job(7, Spec(("train",), "train", "/"), 0.0, state)
+    daemon: Any = SimpleNamespace(job=lambda _: job, history=Daemon().history)
+    states = tuple(
+        DeviceState(device, DeviceReading(device.id, NOW, {"temp": 62.0}), Idle(0.0))
+        for device in (H100, Device("GPU-b", 1, "NVIDIA H100", "nvidia"))
+    )
+    now = Snapshot(1, NOW, states, (), Settings(), "nvml")
+    found = devices(daemon, Query("devices", "temp", jobs=(7,)), now)
+    assert [row.label for row in found.rows] == shown
