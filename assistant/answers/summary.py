@@ -45,7 +45,7 @@ def summary(
         texts = [answer(each, rows, words) for each, rows in found]
         paragraphs = [part for text in texts for part in text.split("\n\n")]
         return "\n\n".join(dict.fromkeys(filter(None, paragraphs))), facts
-    when = f"**{capitalized(words.span(span.since, span.until, found[0][1].time))}**"
+    when = f"### {capitalized(words.span(span.since, span.until, found[0][1].time))}"
     return "\n\n".join([when, *_told_once(found, words)]), facts
 
 

@@ -131,10 +131,11 @@ def facts(rows: Rows, words: Words, notes: Sequence[str] = ()) -> tuple[Fact, ..
     ]
     if rows.total is not None and rows.columns:
         found.append(_fact("all", "", rows.columns[0], rows.total, rows, words))
-    count = str(len(rows.rows) + rows.left_out)
-    told = [("all.count", f"{capitalized(aggregate_title('count', words))}: {count}")]
+    jobs = rows.subject == "jobs"
+    head = words.text("Jobs") if jobs else capitalized(aggregate_title("count", words))
+    told = [("all.count", f"{head}: {len(rows.rows) + rows.left_out}")]
     names = [column.name for column in rows.columns]
-    if rows.subject == "jobs" and "state" in names:
+    if jobs and "state" in names:
         states = Counter(str(row.values[names.index("state")]) for row in rows.rows)
         told += [
             (

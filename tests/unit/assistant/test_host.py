@@ -134,7 +134,7 @@ def test_a_report_on_a_job_says_how_it_ended(home) -> None:
 def test_a_summary_of_a_time_names_the_time_once(home) -> None:
     yesterday = datetime.now() - timedelta(days=1)
     text = Assistant().ask("what happened yesterday?").text
-    assert text.startswith(f"**{words('en').date(yesterday.timestamp())}**")
+    assert text.startswith(f"### {words('en').date(yesterday.timestamp())}\n")
     assert text.count(f" {yesterday.year}") == 1
     assert "- There are no jobs.\n- There are no alerts." in text
     assert "energy" not in text, "nothing was read yesterday"

@@ -164,7 +164,7 @@ SEEN = {
     "name", "gpus", "kind", "memory", "gpu_type", "priority", "timeout", "retries", "backoff",
     "after", "after_any", "group", "hold", "index", "where", "begin", "retry_lost", "nice",
     "host_memory", "cpus", "user", "resumable", "artefacts_of", "preemptible",
-    "when_idle", "precision",
+    "when_idle", "precision", "spared",
 }  # fmt: skip
 """The fields of a job that everybody sees: each is short, and none holds what a user wrote but
 the names."""
