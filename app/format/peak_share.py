@@ -17,6 +17,8 @@ _NAMES = {
     "tf32": "TF32",
     "float32": "FP32",
 }
+KINDS = {name.lower(): kind for kind, name in _NAMES.items()}
+"""By the type that a job states (`gpudeck submit --precision`): the precision in the table."""
 
 
 class PeakShare(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from gpudeck.app.format.free_devices import is_free
-from gpudeck.app.format.peak_share import peak_share
+from gpudeck.app.format.peak_share import KINDS, peak_share
 from gpudeck.app.format.values import Meaning, device_label, duration, format_field, significant
 from gpudeck.app.language.texts import (
     tr,
@@ -215,10 +215,6 @@ def rates_by_type(reading: Reading) -> str:
     )
 
 
-_PEAKS = {"fp8": "fp8", "tf32": "tf32", "bf16": "bfloat16", "fp16": "float16"}
-"""The data types that jobs state, as the table of peaks names them."""
-
-
 def _with_peak_share(shown: TileMetric, device: str, precision: str) -> TileMetric:
     """Add which share of the card's peak a rate is, where that is known."""
     found = peak_share(device, shown.value, precision) if shown.value else None
@@ -310,7 +306,7 @@ def _tile(
     usage, holder, tooltip = _holder(state, jobs)
     metrics = [metric(reading) for metric in METRICS]
     metrics[COMPUTE_RATE] = _with_peak_share(
-        metrics[COMPUTE_RATE], device.name, _PEAKS.get(reading.precision, "")
+        metrics[COMPUTE_RATE], device.name, KINDS.get(reading.precision, "")
     )
     # a badge says that it is a replay
     name = card_name(device.name).removeprefix("NVIDIA ")
