@@ -36,7 +36,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -176,6 +176,7 @@ def _told(said: str, reports: Counter[str], kinds: Counter[str]) -> Iterator[str
         yield from (f"{n} times {line[10:]}" for line, n in reports.most_common(3))
 
 
+@cache
 def kind_of(file: str, line: str, other_file: str, other_line: str) -> str:
     """Return what two accesses to the same place in shared memory are to each other."""
     first, second = (

@@ -3,6 +3,7 @@ most of them guessed from shorter runs."""
 
 from __future__ import annotations
 
+from gpudeck.extras import EXTRAS
 from tests.gpu.plan import Room, Step
 
 _PYTEST = (
@@ -49,7 +50,7 @@ STEPS: tuple[Step, ...] = (
     _tests("hopper-backward", _RIGHT, 120, "half", ("test_hopper_backward",), workers=8),
     _tests("portable", _RIGHT, 120, "half", ("test_portable_attention",), "not memory", 8),
     _tests("turing", _RIGHT, 90, "half", ("test_turing_gpu",), workers=4),
-    _tests("search", "the judge refuses cheats on the GPU", 150, "gpu", ("test_search_gpu",)),
+    _tests("search", "the judge refuses cheats on the GPU", 240, "gpu", ("test_search_gpu",)),
     _tests("attention", _RIGHT, 240, "half", ("test_attention_gpu",), "not memory", 8),
     _tests("variants", _RIGHT, 240, "half", ("test_attention_variants_gpu",), workers=8),
     _tests("fp8", "attention in FP8: right on the GPU", 180, "light", ("test_attention_fp8_gpu",)),
@@ -218,7 +219,7 @@ STEPS: tuple[Step, ...] = (
         90,
         "machine",
         ("test_assistant_gpu",),
-        needs=("babel",),
+        needs=EXTRAS["assistant"],
     ),
     Step(
         "tour",
@@ -265,7 +266,7 @@ STEPS: tuple[Step, ...] = (
     _tests(
         "precision",
         "FP8 layers, fused and compiled",
-        150,
+        240,
         "half",
         ("test_precision_gpu",),
         workers=8,

@@ -241,12 +241,12 @@ def test_offsets_beyond_32_bits():
 
 def test_memory_grows_with_the_length_and_not_with_its_square():
     q, k, v = (torch.randn(1, 4, 16384, 64, device=CUDA, dtype=torch.bfloat16) for _ in range(3))
-    rules = {"left": None, "right": 0, "scale": 0.125}
+    rules = Rules(left=None, right=0, scale=0.125)
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    out, lse = forward(q, k, v, **rules)
-    backward(q, q, k, v, out, lse, **rules)
+    out, lse = forward(q, k, v, rules)
+    backward(q, q, k, v, out, lse, rules)
     torch.cuda.synchronize()
     # Four results like q, and two numbers a row; the scores of one head alone would be 512 MiB.
     assert torch.cuda.max_memory_allocated() - before <= 4 * q.nbytes + 2 * lse.nbytes + 2**20

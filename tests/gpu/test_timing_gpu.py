@@ -15,6 +15,7 @@ from gpudeck.accel.workloads import attention as attention_workload
 from gpudeck.accel.workloads import compare, gemm, validate
 from gpudeck.accel.workloads import copy as copy_workload
 from gpudeck.accel.workloads.harness import main, serve
+from gpudeck.accel.workloads.operations import contenders
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA GPU", allow_module_level=True)
@@ -152,7 +153,7 @@ def test_a_comparison_of_all_backends(capsys):
         "--power=yes",
     ]  # 2.2 s a cell
     r = run("compare", argv, capsys)
-    assert len(r.cells) == 2 * 2 * 7
+    assert len(r.cells) == 2 * 2 * len(contenders("attention"))
     for cell in r.cells:
         assert cell.tflops > 0 if cell.backend else cell.note
         assert not cell.backend or (cell.sensors.sm_mhz and cell.sensors.watts)
