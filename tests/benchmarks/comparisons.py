@@ -10,8 +10,12 @@ from tests.benchmarks.code_state import SOURCES, digest_sources
 from tests.benchmarks.rows import RESULTS
 
 OURS = ("hopper", "triton")
-_PEERS = ("flash", "cudnn", "efficient", "fa3", "fa4")
-_ZOO_PEERS = (*_PEERS, "flex", "torch sdpa", "torch sdpa cudnn")
+_PEERS = ("flash", "cudnn", "efficient", "fa3", "fa4", "flex", "torch sdpa", "torch sdpa cudnn")
+_BESIDE = {
+    "other programs on other GPUs of the host": "shared host",
+    "processes that compiled, on the same GPU": "shared GPU",
+}
+"""What else ran, as the rows say it and as the tables do."""
 Row = Mapping[str, str]
 Cells = dict[tuple[str, ...], dict[str, dict[str, float]]]
 """Times by shape, run and contender."""
@@ -30,8 +34,8 @@ def name_run(row: Row) -> str:
 
 
 def describe_rows(file: str, counts: Callable[[Row], bool]) -> str:
-    """Return devices and days of a file's rows that count, whether other programs used other GPUs
-    of the host, and whether their code is older.
+    """Return devices and days of a file's rows that count, whether other programs used the host's
+    other GPUs or the same one, and whether their code is older.
     """
     found = [row for row in rows(file) if counts(row)]
     days = sorted({day for row in found if (day := row.get("date", "")[:10])})
@@ -40,8 +44,8 @@ def describe_rows(file: str, counts: Callable[[Row], bool]) -> str:
     devices = ", ".join(sorted(names))
     now = digest_sources(*SOURCES[file])
     old = any(row.get("code") != now for row in found)
-    beside = ", shared host" if any(row.get("beside") for row in found) else ""
-    return f"{devices}, {when}{beside}{', older code' if old else ''}"
+    beside = {f", {_BESIDE[row['beside']]}" for row in found if row.get("beside")}
+    return f"{devices}, {when}{''.join(sorted(beside))}{', older code' if old else ''}"
 
 
 def ratios(file: str, column: str, shape: tuple[str, ...], **wanted: str) -> list[float]:
@@ -104,7 +108,7 @@ def zoo(direction: str, contender: str, beside: str = "") -> list[float]:
 def own_zoo(direction: str) -> list[float]:
     """Compare our own kernels alone on the shapes of published models with the best peer."""
     found = (row for row in rows("attention_zoo") if row["direction"] == direction)
-    return over_best(times("us", ("name",), found), OURS, _ZOO_PEERS)
+    return over_best(times("us", ("name",), found), OURS, _PEERS)
 
 
 def flex(direction: str, peer: str, *, own: bool = False) -> list[float]:

@@ -75,7 +75,7 @@ TABLES = {
             _lost_jobs,
         ),
         ProgramFigure(
-            "Strangers' requests answered correctly (two judges each)",
+            "Blind requests (by language models) answered correctly, per judge",
             "assistant_held_out",
             _right_requests,
             _is_blind,

@@ -1,16 +1,18 @@
 """The tables of figures in the documents are those of the measured rows."""
 
 import ast
+from functools import partial
 from statistics import geometric_mean
 
 import pytest
 
 from tests.benchmarks import code_state
 from tests.benchmarks.code_state import SOURCES, digest_sources
-from tests.benchmarks.comparisons import over_best, own_zoo, rows, times, zoo
+from tests.benchmarks.comparisons import OURS, grid, over_best, own_zoo, rows, times, zoo
 from tests.benchmarks.figures import DOCUMENTS, GROUPS, ROOT, WHOLE, filled, table
 
 WAYS = ("forward", "backward")
+own_grid = partial(grid, ours=OURS)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -54,6 +56,8 @@ def test_the_manual_counts_as_the_rows_do():
         if (row["implementation"], row["cache"]) == ("ours", "bf16")
     )
     assert f"({slowest[1]}, {slowest[0]:.2f} of cuDNN)" in text
+    slower = [f"{sum(r < 1 for r in ratios)} of {len(ratios)}" for ratios in map(own_grid, WAYS)]
+    assert f"fastest peer in {slower[0]} passes forward and in {slower[1]} backward" in text
 
 
 def test_the_documents_say_what_the_means_of_attention_rest_on():
