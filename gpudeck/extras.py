@@ -27,6 +27,8 @@ EXTRAS = {
     "rwkv": ("rwkv",),
 }  # fmt: skip
 """The extras of the package, and the packages that each of them needs to be of use."""
+PARTS = ("window", "compute", "assistant", "web", "mcp", "parquet", "search")
+"""The extras that `all` brings."""
 
 
 class Missing(NamedTuple):

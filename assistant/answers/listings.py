@@ -211,7 +211,7 @@ def models(query: Query, rows: Rows, words: Words) -> list[str]:
 
 def _served(rows: Rows, words: Words) -> list[str]:
     if not rows.rows:
-        return [words.text("No model is served now. Start one with: `gpudeck models serve FOLDER`")]
+        return [words.text("No model is served now. Start one with: `gpudeck serve FOLDER`")]
     named = [
         words.text("{name} on port {port}", name=label(row, words), port=row.values[0])
         for row in rows.rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,9 @@ def test_what_is_installed_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> No
     missing = extras.missing_of("window", "compute")
     assert missing == ("no_such_package", "compute")
     assert str(missing).startswith("no_such_package is not installed. Install the part “compute”")
+
+
+def test_all_brings_every_part() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (brought,) = project["optional-dependencies"]["all"]
+    assert {*extras.PARTS} - {"compute"} == {*brought[len("gpudeck[") : -1].split(",")}

@@ -10,14 +10,16 @@ from gpudeck.app.cli.output import print_line, print_table
 _ESCAPED = re.compile(r"\\([\\`*\[\]<>|~&!$_:.@])")
 _BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
 _CELL = re.compile(r"(?<!\\)\|")
+_RULE = re.compile(r"\|(?: *:?-{3,}:? *\|)+")
+"""The line below the heads of a table's columns."""
 
 
 def print_markdown(text: str) -> None:
     """Print a text line by line; what a fence encloses is printed as it is."""
     fence = ""
-    for is_table, lines in groupby(text.splitlines(), lambda line: line.startswith("| ")):
+    for is_table, lines in groupby(text.splitlines(), lambda line: line.startswith("|")):
         if is_table and not fence:
-            print_table([_cells(line) for line in lines if not line.startswith("| --- |")])
+            print_table([_cells(line) for line in lines if not _RULE.fullmatch(line)])
             continue
         for line in lines:
             mark = line[: len(line) - len(line.lstrip("`"))]

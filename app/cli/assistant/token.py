@@ -15,7 +15,7 @@ from gpudeck.language.text import moment, phrase
 from gpudeck.scheduler.protocol.errors import NotFound
 
 _EXAMPLES = {
-    "add": "gpudeck token add nightly --allow retry --allow cancel --for 7d",
+    "add": "gpudeck token add nightly --allow retry --allow cancel --jobs all --for 7d",
     "revoke": "gpudeck token revoke nightly",
     "acts": "gpudeck token acts nightly",
 }

@@ -20,7 +20,7 @@ from gpudeck.app.cli.connection import daemon_status, wait_for_reading
 from gpudeck.app.cli.output import print_result
 from gpudeck.app.cli.system import job_folders
 from gpudeck.assistant.library.describe import describe
-from gpudeck.extras import missing_of
+from gpudeck.extras import PARTS, missing_of
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.background.instance import hold_lock
 from gpudeck.scheduler.client import Client
@@ -95,7 +95,7 @@ def _check_packages() -> str:
 
 
 def _check_parts() -> str:
-    parts = {extra: missing_of(extra) for extra in ("window", "compute", "assistant")}
+    parts = {extra: missing_of(extra) for extra in PARTS}
     lines = [str(missing) if missing else f"{extra}: installed" for extra, missing in parts.items()]
     return "; ".join(lines)
 

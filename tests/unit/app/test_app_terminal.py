@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudeck.app.cli.assistant import bench, events
+from gpudeck.app.cli.assistant.markdown import print_markdown
 from gpudeck.app.cli.devices.panels import bar
 from gpudeck.app.cli.devices.screen import status_lines, watch_lines
 from gpudeck.app.cli.output import StyledLine, print_table, render
@@ -218,3 +219,9 @@ def test_a_script_is_told_once_why_the_assistant_waits(capsys, monkeypatch):
         "waiting for idle devices (GPU 0: job 7 runs) (--cpu: run on the CPU now)",
         "waiting for the GPU (job 7 runs) (--cpu: run on the CPU now)",
     ]
+
+
+def test_a_table_of_the_manual_has_no_line_below_its_heads(capsys):
+    print_markdown("| tool | does |\n|---|---|\n| `ask` | answers |\n\n| a | - |\n| --- | --- |")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == ["tool   does", "`ask`  answers", "", "a  -"]
