@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import pairwise
 
 import msgspec
 
@@ -27,6 +28,8 @@ _PAST_S = {"day": 14 * 86400.0, "hour": 7 * 86400.0}
 _KEPT_S = 31 * 86400.0
 """Readings are not kept for longer."""
 _HOUR_S = 3600.0
+_POINT_S = 300.0
+"""Seconds between two values of the history that are looked at, at most."""
 _ONE_BY_ONE_S = 2 * 86400.0
 """In a longer time, hours are those of the day."""
 
@@ -72,34 +75,50 @@ def by_time(
     span = Span(max(span.since, now - _KEPT_S), span.until)
     begin = datetime.fromtimestamp(span.since).replace(minute=0, second=0, microsecond=0)
     since, until = begin.timestamp(), max(span.until, begin.timestamp() + _HOUR_S)
-    hours = math.ceil((until - since) / _HOUR_S)
+    points = math.ceil((until - since) / _POINT_S)
+    asked = Span(span.since, min(span.until, now))
     long = until - since if query.by == "hour" else 0.0
     found: defaultdict[str, list[float]] = defaultdict(list)
     days: defaultdict[str, set[str]] = defaultdict(set)
     for state in states:
-        history = daemon.history(state.device.id, (field,), since, since + hours * _HOUR_S, hours)
+        history = daemon.history(state.device.id, (field,), since, until, points)
         peaks = query.aggregate == "max" and not query.extreme
         column = (history.high if peaks else history.columns).get(field, [])
-        for at, reading in zip(history.times, column, strict=False):
-            if reading is not None and finite(reading):
-                first = at - (at - since) % _HOUR_S
-                asked = min(first + _HOUR_S, span.until, now) - max(first, span.since)
-                amount = reading * max(asked, 0.0) if name == "energy" else reading
+        read = zip(history.times, column, strict=False)
+        for at, value in _joules(read, asked) if name == "energy" else read:
+            if value is not None and finite(value):
                 bucket = _bucket(query.by, at, long)
-                found[bucket].append(amount)
+                found[bucket].append(value)
                 days[bucket].add(_bucket("day", at, 0.0))
     how = "sum" if name == "energy" else "max" if query.aggregate == "max" else "mean"
     how = "mean" if query.extreme and how == "max" else how
     rows = []
     for bucket, values in sorted(found.items()):
-        value = combined(how, values)
-        if how == "sum" and isinstance(value, int | float):
-            value /= len(days[bucket]) if query.by == "hour" else 1
-        rows.append(Row(f"{query.by} {bucket}", bucket, (value,)))
+        told = combined(how, values)
+        if how == "sum" and isinstance(told, int | float):
+            told /= len(days[bucket]) if query.by == "hour" else 1
+        rows.append(Row(f"{query.by} {bucket}", bucket, (told,)))
     columns = (Column(name, SUBJECTS["devices"].measures[name].unit),)
     made = Rows("devices", columns, tuple(rows), phrase("the history of readings"), until,
                 Span(since, until), notes=notes)  # fmt: skip
     return shaped(query, made) if query.extreme or query.limit or query.order else made
+
+
+def _joules(
+    powers: Iterable[tuple[float, float | None]], span: Span
+) -> Iterator[tuple[float, float]]:
+    """Yield the energy between each two readings of the power within a span, hour by hour, with the
+    time of its beginning. A gap counts as nothing.
+    """
+    for (since, first), (until, last) in pairwise(powers):
+        if first is None or last is None or not finite(first + last):
+            continue
+        at, end = max(since, span.since), min(until, span.until)
+        while at < end:
+            whole = datetime.fromtimestamp(at).replace(minute=0, second=0, microsecond=0)
+            stop = min(end, whole.timestamp() + _HOUR_S)
+            yield at, (first + last) / 2 * (stop - at)
+            at = stop
 
 
 def _bucket(by: str, at: float, long: float) -> str:

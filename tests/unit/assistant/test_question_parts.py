@@ -311,3 +311,20 @@ def test_the_energy_of_an_hour_is_that_of_its_part_that_is_asked_for() -> None:
     daemon: Any = Readings()
     found = by_time(daemon, query, [device], (), hour + 7200)
     assert [row.values[0] for row in found.rows] == [180_000.0, 30_000.0]
+
+
+def test_the_energy_of_a_day_is_that_of_the_time_in_which_it_was_read() -> None:
+    """The history has as many values as are asked for, also of a short time, and None in a gap."""
+    noon = datetime(2026, 11, 25, 12).timestamp()
+
+    class Readings:
+        def history(self, *_: object) -> object:
+            times = [noon, noon + 10, noon + 20, noon + 1200, noon + 7200, noon + 7210]
+            power = [100, 100, 100, None, 100, 100]
+            return SimpleNamespace(times=times, columns={"power": power})
+
+    query = Query("devices", "energy", by="day", time=Span(noon - 43_200, noon + 10_000))
+    device: Any = SimpleNamespace(device=SimpleNamespace(id="REPLAY-0"))
+    daemon: Any = Readings()
+    found = by_time(daemon, query, [device], (), noon + 10_000)
+    assert [row.values[0] for row in found.rows] == [3000.0]
