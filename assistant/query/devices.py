@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -127,15 +128,27 @@ def _used_time(
     rows = []
     for state in states:
         history = daemon.history(state.device.id, ("util",), span.since, span.until, POINTS)
-        known = [value for value in history.columns.get("util", []) if value is not None]
-        width = (span.until - max(span.since, now - _KEPT_S)) / POINTS
-        idle = sum(value <= IDLE_UTIL for value in known)
-        points = idle if query.measure == "idle_time" else len(known) - idle
-        value = points * width if known else None
+        read = list(zip(history.times, history.columns.get("util", []), strict=False))
+        value = _seconds_of(read, idle=query.measure == "idle_time")
         rows.append(Row(subject(state.device), label(state.device), (value,), ("no data",)))
     found = Rows("devices", (Column(query.measure, "s"),), tuple(rows), _source(states), span.until,
                  span, notes=notes)  # fmt: skip
     return shaped(query, found)
+
+
+def _seconds_of(read: Sequence[tuple[float, float | None]], *, idle: bool) -> float | None:
+    """Return for how long a device was idle, or else busy; None if nothing was read.
+
+    Half of the time between two readings counts as the one, half as the other; a gap as nothing.
+    """
+    if all(load is None for _, load in read):
+        return None
+    seconds = 0.0
+    for (since, first), (until, last) in pairwise(read):
+        if first is not None and last is not None:
+            same = ((load <= IDLE_UTIL) == idle for load in (first, last))
+            seconds += (until - since) * sum(same) / 2
+    return seconds
 
 
 def _least_power(daemon: Client, state: DeviceState, now: float) -> float | None:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from gpudeck.assistant.answers import answer as worded
+from gpudeck.assistant.query.devices import recorded_since
 from gpudeck.assistant.query.execute import execute
 from gpudeck.assistant.query.request import COST, NEWEST, Query, Span, Where
 from gpudeck.assistant.query.rows import Rows
@@ -417,13 +418,15 @@ def test_what_runs_at_a_time_to_come_is_estimated(deck: Client) -> None:
 
 def test_how_long_gpus_were_idle_and_busy_is_the_time_that_was_read(deck: Client) -> None:
     now = time.time()
-    span = Span(now - 600.0, now)
+    span = Span(now - 86_400.0, now)
+    begun = recorded_since(deck, deck.snapshot())
+    assert begun is not None
     idle, busy = (
         execute(deck, Query("devices", name, time=span)) for name in ("idle_time", "busy_time")
     )
     for first, second in zip(idle.rows, busy.rows, strict=True):
         both = [value for value in (first.values[0], second.values[0]) if value is not None]
-        assert len(both) == 2 and 0 < sum(map(float, map(str, both))) <= 601
+        assert len(both) == 2 and 0 < sum(map(float, map(str, both))) <= now + 5 - begun
     assert "idle time" in worded(Query("devices", "idle_time", time=span), idle, WORDS).casefold()
 
 
