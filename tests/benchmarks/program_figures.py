@@ -51,11 +51,13 @@ def _right_requests() -> str:
 
 
 def _meant_requests() -> str:
-    """Return the share of labelled requests that have a meaning, and that of queries and orders, by
-    the newest rows."""
+    """Return the share of labelled requests that have a meaning, that of queries and orders, and
+    that of those that are refused with the name of a command."""
     row = {row["set"]: row for row in rows("meanings")}["held-out profiles"]
-    made = (int(row["query"]) + int(row["order"])) / int(row["requests"])
-    return f"{100 * float(row['share']):.1f} % ({100 * made:.0f} % a query or an order)"
+    parts = int(row["query"]) + int(row["order"]), int(row["command"])
+    made, refused = (round(100 * part / int(row["requests"])) for part in parts)
+    whole = f"{100 * float(row['share']):.1f} %"
+    return f"{whole} ({made} % a query or an order, {refused} % refused with a command)"
 
 
 def _is_blind(row: Row) -> bool:
