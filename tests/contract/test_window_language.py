@@ -15,6 +15,13 @@ TRANSLATED = [language for language in LANGUAGES if language != "en"]
 PLACEHOLDER = re.compile(r"\{(\w+)[^}]*\}")
 OTHER_WORDS = {"de": r"\bAuftr[aä]g", "fr": r"\bt[aâ]ches?\b", "es": r"\b(trabajo|tarea)s?\b"}
 """Words that stand for a job elsewhere; here it is called a job in every language."""
+OTHER_VOICE = {
+    "de": r"(?<=[\w,] )(Sie|Ihnen|Ihr(e[mnrs]?)?)\b",
+    "fr": r"(?i)\b(tu|toi)\b",
+    "es": r"(?i)\b(tú|tus?|ti|contigo)\b",
+}
+"""Words of the other way to address a person: German says du, French vous, and Spanish usted. At the
+beginning of a German sentence these words may mean things."""
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
@@ -30,6 +37,21 @@ def test_translations_fill_in_the_values_of_their_texts(language: Language) -> N
         for form in forms:
             found = set(PLACEHOLDER.findall(form)) - {"n"}
             assert found == wanted, f"{language}: {text!r} became {form!r}"
+
+
+@pytest.mark.parametrize("language", TRANSLATED)
+def test_everybody_is_addressed_in_one_way(language: Language) -> None:
+    other = re.compile(OTHER_VOICE[language])
+    found = [form for _, forms in catalogues.translations(language) for form in forms]
+    assert not [form for form in found if other.search(form)]
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("de", "Wählen Sie eines"), ("de", "Frag, was Ihre GPU tut"), ("fr", "Tu peux"), ("es", "tu GPU")],
+)
+def test_the_other_voice_would_be_found(language: Language, text: str) -> None:
+    assert re.search(OTHER_VOICE[language], text)
 
 
 def test_no_text_hides_from_the_catalogues_in_a_variable() -> None:
