@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from gpudeck.assistant.tools.buttons import Buttons
+from gpudeck.language.languages import Language
 
 Decision = Literal["once", "session", "never", "no"]
 """Carry it out, also allow it for the session, refuse its tool for good, or only drop it."""
@@ -66,3 +67,5 @@ class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
     """The captions of the two decisions on it."""
     runs: tuple[Preview, ...] = ()
     """The jobs that would be submitted."""
+    language: Language = "en"
+    """Of the texts, in which the person is asked, too."""

@@ -211,6 +211,7 @@ class ProposalStore:
             by,
             runs=action.runs,
             buttons=action.buttons,
+            language=context.words.language,
         )
         with self._lock:
             valid = {

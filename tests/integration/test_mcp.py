@@ -137,6 +137,20 @@ def test_an_order_waits_for_a_person_who_refuses_or_approves_it(busy: int) -> No
     assert "expired: nothing was done" in text(gone)
 
 
+def test_a_person_is_asked_in_the_language_of_the_proposal(busy: int) -> None:
+    with Client(start=False) as deck:
+        job = deck.submit(python("import time; time.sleep(300)"), name="kurz")
+        asked = f"brich job {job.id} ab"
+        _, (answer,) = asyncio.run(talk([("ask", {"question": asked})]))
+        number = answer.structured_content["proposal"]["id"]
+        later = in_terminal(["proposals", number], "")
+        assert f"Job {job.id} abbrechen? [j/n/never, oder Eingabe" in later
+        assert "wartet weiter" in later and "waits" not in later
+        assert deck.job(job.id).active
+        in_terminal(["proposals", number], "ja")
+        assert deck.wait(job.id, 30.0).status == "cancelled"
+
+
 def test_a_preview_says_what_would_run_and_nothing_runs(busy: int, tmp_path: Path) -> None:
     options = {"gpus": "1", "memory": "1GiB", "array": "0-2", "timeout": "2h"}
     asked = {"command": "touch here", "folder": str(tmp_path), "options": options}

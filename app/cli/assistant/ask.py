@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpudeck.app.cli.assistant.decision import NO_TERMINAL, ask_decision, print_in, print_row
 from gpudeck.app.cli.assistant.events import device, show_event
 from gpudeck.app.cli.assistant.markdown import print_markdown
 from gpudeck.app.cli.output import (
@@ -29,14 +30,13 @@ from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.language.origins import reading, written_by
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.steps import ShowManual
-from gpudeck.assistant.tools.proposal import Decision, Proposal
+from gpudeck.assistant.tools.proposal import Proposal
 from gpudeck.language.languages import Language
 from gpudeck.language.rendering import render
-from gpudeck.language.text import Message, Text, join_texts, phrase
+from gpudeck.language.text import join_texts, phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 
-_NO_TERMINAL = phrase("Nothing was done, because there is no terminal to ask for confirmation on.")
 _ALLOW_ONCE = phrase("To allow it: {command}", command="gpudeck ask --yes ...")
 _UNCERTAIN = phrase(
     "--yes covers only requests that are, word by word, an exact form of an order, such as: "
@@ -133,7 +133,8 @@ def _choose(answer: Answer, args: Namespace) -> Choice | None:
     if args.json:
         return None
     if not sys.stdin.isatty():
-        _print_text(phrase("Nothing was done, because there is no terminal to ask on."), answer)
+        declined = phrase("Nothing was done, because there is no terminal to ask on.")
+        print_in(_language(answer), declined)
         return None
     which = phrase("Which one? [1-{n}, or none]", n=len(answer.choices))
     return choice_by_number(answer.choices, prompt(render(which, _language(answer))))
@@ -150,10 +151,10 @@ def _decide(assistant: Assistant, answer: Answer, args: Namespace) -> int:
             print_json(answer)
             return 1
         if not allowed and not sys.stdin.isatty():
-            both = (_NO_TERMINAL, _ALLOW_ONCE if proposal.certain else _UNCERTAIN)
-            _print_text(join_texts(both, " "), answer)
+            both = (NO_TERMINAL, _ALLOW_ONCE if proposal.certain else _UNCERTAIN)
+            print_in(_language(answer), join_texts(both, " "))
             return 1
-        decision = "once" if allowed else _ask_permission(proposal, answer)
+        decision = "once" if allowed else ask_decision(proposal)
         if decision is None:
             raise UserError(render(phrase("nothing was done"), _language(answer)))
         outcome = assistant.approve(proposal, decision)
@@ -172,20 +173,9 @@ def _print_proposal(proposal: Proposal, answer: Answer, args: Namespace) -> None
     print_line(f"{proposal.title}? {proposal.note}".rstrip())
     print_line(proposal.effect)
     for caption, value in proposal.details:
-        _print_row(caption, value, answer)
+        print_row(_language(answer), caption, value)
     if args.details:
         _print_reading(answer)
-
-
-def _ask_permission(proposal: Proposal, answer: Answer) -> Decision | None:
-    """Return the user's decision, or None if the user declines."""
-    language = _language(answer)
-    yes, no = render(phrase("yes"), language), render(phrase("no"), language)
-    question = render(proposal.buttons.accept, language)
-    decision = prompt(f"{question}? [{yes[0]}/{no[0].upper()}/never]")
-    if decision in ("y", "yes", yes, yes[0]):
-        return "once"
-    return "never" if decision == "never" else None
 
 
 def _print_answer(answer: Answer, args: Namespace) -> None:
@@ -197,14 +187,14 @@ def _print_answer(answer: Answer, args: Namespace) -> None:
     if answer.report is not None and isinstance(answer.call, Query) and answer.call.text == "pdf":
         file = _free_name(time.strftime("gpudeck-report-%Y-%m-%d"))
         save_report(answer.report, file, ".pdf")
-        _print_text(phrase("The report is in {file}.", file=str(file)), answer)
+        print_in(_language(answer), phrase("The report is in {file}.", file=str(file)))
     _print_place(answer)
     print_line(f"{render(written_by(answer.writer), _language(answer))}.")
     if args.details:
         _print_reading(answer)
         sources = {render(fact.source, _language(answer)) for fact in answer.facts}
         if sources:
-            _print_row(phrase("Sources"), "; ".join(sorted(sources)), answer)
+            print_row(_language(answer), phrase("Sources"), "; ".join(sorted(sources)))
 
 
 def _print_place(answer: Answer) -> None:
@@ -212,23 +202,14 @@ def _print_place(answer: Answer) -> None:
     place = next((s.does for s in answer.steps if isinstance(s.does, ShowManual)), None)
     if place is not None:
         command = shlex.join(filter(None, ("gpudeck", "manual", place.page, place.heading)))
-        _print_text(phrase("To read more: {command}", command=command), answer)
+        print_in(_language(answer), phrase("To read more: {command}", command=command))
 
 
 def _print_reading(answer: Answer) -> None:
     """Print the query or order that the request was read as, and who read it."""
     if answer.call is not None:
         for caption, value in reading(answer.call.line, answer.routed):
-            _print_row(caption, value, answer)
-
-
-def _print_row(caption: Message, value: Message, answer: Answer) -> None:
-    _print_text(phrase("{caption}: {value}", caption=caption, value=value), answer)
-
-
-def _print_text(text: Text, answer: Answer) -> None:
-    """Print a text in the language of the answer."""
-    print_line(render(text, _language(answer)))
+            print_row(_language(answer), caption, value)
 
 
 def _language(answer: Answer) -> Language:

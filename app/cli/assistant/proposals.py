@@ -5,16 +5,19 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
+from gpudeck.app.cli.assistant.decision import (
+    NO_TERMINAL,
+    ask_about_program,
+    print_in,
+    print_row,
+)
 from gpudeck.app.cli.assistant.markdown import print_markdown
-from gpudeck.app.cli.output import print_json, print_line, print_table, prompt
+from gpudeck.app.cli.output import print_json, print_line, print_table
 from gpudeck.app.format.values import clock
 from gpudeck.assistant.client import Assistant
-from gpudeck.assistant.tools.proposal import Decision, Proposal
+from gpudeck.assistant.tools.proposal import Proposal
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
-
-_ANSWERS: dict[str, Decision] = {"y": "once", "yes": "once", "n": "no", "no": "no",
-                                 "never": "never"}  # fmt: skip
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -65,14 +68,13 @@ def _decide(assistant: Assistant, proposal: Proposal) -> int:
     print_line(f"{proposal.by}: {proposal.title}? {proposal.note}".rstrip())
     print_line(proposal.effect)
     for caption, value in proposal.details:
-        print_line(f"{caption.lower()}: {value}")
+        print_row(proposal.language, caption, value)
     if not sys.stdin.isatty():
-        print_line("Nothing was done, because there is no terminal to ask for confirmation on.")
+        print_in(proposal.language, NO_TERMINAL)
         return 1
-    question = f"{proposal.buttons.accept}? [y/n/never, or Enter to decide later]"
-    decision = _ANSWERS.get(prompt(question))
+    decision = ask_about_program(proposal)
     if decision is None:
-        print_line("It still waits.")
+        print_in(proposal.language, phrase("It still waits."))
         return 1
     answer = assistant.approve(proposal, decision)
     if answer.proposal is not None:
