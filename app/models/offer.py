@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QSettings, Signal
 
 from gpudeck.accel.serving.memory import free_host_bytes
-from gpudeck.app.language.texts import tr
+from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.app.link.link import Link
 from gpudeck.app.models.model_list import Download
-from gpudeck.app.models.requests import TakeModel
+from gpudeck.app.models.requests import Taken, TakeModel
 from gpudeck.app.state import State
 from gpudeck.assistant.library import model_list
 from gpudeck.assistant.library.recommended import Recommendation, recommend
@@ -22,6 +22,16 @@ from gpudeck.scheduler.protocol import paths
 if TYPE_CHECKING:
     from gpudeck.app.link.call import Call
     from gpudeck.assistant.library.hub import FetchProgress
+
+
+_SAID: dict[Taken, str] = {
+    "used": tr_noop("The assistant uses this model now. Each answer says who read and who wrote."),
+    "kept": tr_noop(
+        "This model was downloaded and is on the list. Another one was chosen meanwhile and stays "
+        "in use."
+    ),
+    "stopped": tr_noop("Stopped. What was downloaded is kept."),
+}
 
 
 class ModelOffer(QObject):
@@ -114,9 +124,8 @@ class ModelOffer(QObject):
         self.download.update(progress)
         self.changed.emit()
 
-    def _end(self, taken: bool) -> None:
-        done = tr("The assistant uses this model now. Each answer says who read and who wrote.")
-        self._leave(done if taken else tr("Stopped. What was downloaded is kept."))
+    def _end(self, taken: Taken) -> None:
+        self._leave(tr(_SAID[taken]))
 
     def _fail(self, message: str) -> None:
         self._leave(message, failed=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudeck.app.format.values import memory, significant
-from gpudeck.app.language.texts import tr
+from gpudeck.app.language.texts import tr, tr_list, tr_text
 from gpudeck.app.models.fit import gpu_place
 from gpudeck.app.models.model_list import count_text
 from gpudeck.assistant.library.describe import JUDGES
@@ -39,7 +39,7 @@ def facts_text(offered: Recommendation) -> str:
         tr("{size} parameters", size=count_text(model.parameters)),
         tr("{size} to download", size=memory(model.bytes)),
         tr("licence {name}", name=model.license),
-        tr("languages: {names}", names=" ".join(model.languages)),
+        tr("languages: {names}", names=tr_list([tr_text(name) for name in model.languages])),
     ]
     return " · ".join(parts)
 

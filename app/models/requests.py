@@ -14,6 +14,7 @@ from gpudeck.assistant.host_protocol import Event, ModelSpeed, Waiting
 from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.inference.engine_protocol import Options
 from gpudeck.assistant.library import model_list
+from gpudeck.assistant.library.chosen import chosen_model, use_if_still
 from gpudeck.assistant.library.describe import Model, name_of
 from gpudeck.assistant.library.hub_search import HubModel, search_hub
 from gpudeck.assistant.library.unfinished import Unfinished, unfinished_downloads
@@ -92,9 +93,13 @@ class DownloadModel(msgspec.Struct, frozen=True):
         return tr("stopped; the files of {name} so far are kept", name=pull.name)
 
 
+Taken = Literal["used", "kept", "stopped"]
+"""A downloaded model is the assistant's, or only on the list, as another was chosen meanwhile."""
+
+
 class TakeModel(msgspec.Struct, frozen=True):
-    """Download a model, and make it the assistant's. What was downloaded stays if it is
-    cancelled."""
+    """Download a model, and make it the assistant's unless another one is chosen meanwhile. What
+    was downloaded stays if it is cancelled."""
 
     always_replies: ClassVar[bool] = True
     name: str
@@ -102,18 +107,19 @@ class TakeModel(msgspec.Struct, frozen=True):
     """The bytes that the user agreed to."""
     device: Literal["cpu", "cuda"]
 
-    def carry_out(self, call: Call) -> bool:
-        """Report `gpudeck.assistant.library.hub.Progress` values; return False if it was
-        cancelled."""
+    def carry_out(self, call: Call) -> Taken:
+        """Report `gpudeck.assistant.library.hub.Progress` values; return what became of it."""
         from gpudeck.assistant.library.pull import Pull
 
         pull = Pull(self.name, self.most)
         call.on_cancel(pull.cancel)
-        if (model := pull.run(call.report)) is None:
-            return False
         with call.client() as client:
-            client.configure(model_folder=model.path, model_device=self.device)
-        return True
+            before = chosen_model(client)
+        if (model := pull.run(call.report)) is None:
+            return "stopped"
+        with call.client() as client:
+            used = use_if_still(client, before, model, self.device)
+        return "used" if used else "kept"
 
 
 class BenchmarkModel(msgspec.Struct, frozen=True):

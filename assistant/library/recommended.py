@@ -21,7 +21,10 @@ from gpudeck.scheduler.protocol.snapshot import DeviceState
 
 _VOCABULARY = 65536
 """Tokens of the World vocabulary, which all these models have."""
-_LANGUAGES = ("en", "zh", "ja", "ko", "fr", "ar", "es", "pt")
+_LANGUAGES = (
+    phrase("English"), phrase("Chinese"), phrase("Japanese"), phrase("Korean"),
+    phrase("French"), phrase("Arabic"), phrase("Spanish"), phrase("Portuguese"),
+)  # fmt: skip
 
 
 class Released(msgspec.Struct, frozen=True):
@@ -34,8 +37,8 @@ class Released(msgspec.Struct, frozen=True):
     bytes: int
     """What is downloaded, as the model's page rounds it."""
     license: str = "Apache-2.0"
-    languages: tuple[str, ...] = _LANGUAGES
-    """The languages that the model's page lists."""
+    languages: tuple[Message, ...] = _LANGUAGES
+    """The names of the languages that the model's page lists."""
 
     @property
     def most_bytes(self) -> int:

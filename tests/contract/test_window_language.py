@@ -48,7 +48,12 @@ def test_everybody_is_addressed_in_one_way(language: Language) -> None:
 
 @pytest.mark.parametrize(
     ("language", "text"),
-    [("de", "Wählen Sie eines"), ("de", "Frag, was Ihre GPU tut"), ("fr", "Tu peux"), ("es", "tu GPU")],
+    [
+        ("de", "Wählen Sie eines"),
+        ("de", "Frag, was Ihre GPU tut"),
+        ("fr", "Tu peux"),
+        ("es", "tu GPU"),
+    ],
 )
 def test_the_other_voice_would_be_found(language: Language, text: str) -> None:
     assert re.search(OTHER_VOICE[language], text)

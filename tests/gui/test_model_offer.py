@@ -15,8 +15,9 @@ from gpudeck.app.shell.window import MainWindow
 from gpudeck.assistant.library import describe, model_list, recommended, staging
 from gpudeck.assistant.library.hub import FetchProgress
 from gpudeck.assistant.library.recommended import RELEASED, Released
+from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import settings
-from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
 from tests.gui.readable import clipped, nameless
@@ -40,7 +41,9 @@ def test_the_first_start_says_all_before_the_press_and_one_press_downloads(fed: 
     card = greeted(fed).welcome.offer
     assert card.isVisible() and LARGE.name in card.title.text()
     assert "Templates write all texts now" in card.change.text()
-    assert "10.7 GiB to download · licence Apache-2.0 · languages: en zh" in card.facts.text()
+    facts = card.facts.text()
+    assert "10.7 GiB to download · licence Apache-2.0 · languages: English, Chinese, " in facts
+    assert facts.endswith("Spanish and Portuguese")
     assert "Estimated: at most 603 tok/s" in card.speed.text()
     assert clipped(fed.window) == [] and nameless(fed.window) == []
     card.take.click()
@@ -54,7 +57,7 @@ def test_the_first_start_says_all_before_the_press_and_one_press_downloads(fed: 
     assert shown.bar.isVisible() and shown.bar.share == 0.25, "every page shows the same download"
     shown.stop.click()
     assert fed.link.call(TakeModel).cancelled
-    fed.reply(TakeModel, False)
+    fed.reply(TakeModel, "stopped")
     assert shown.said.text() == "Stopped. What was downloaded is kept."
     assert shown.take.isVisible() and not shown.bar.isVisible()
 
@@ -218,3 +221,20 @@ def test_a_downloaded_model_reads_and_writes_without_a_restart(desktop, hub, qtb
     refused_text = "the text of the model ada--tiny was refused"
     assert brief.writer == "model ada--tiny" or refused_text in brief.text
     assert (brief.device, brief.tokens > 0) == ("cpu", True), "it wrote, and the checker judged"
+
+
+@pytest.mark.xdist_group("rwkv")
+def test_a_model_that_is_chosen_during_a_download_stays_in_use(desktop, hub, qtbot):
+    window, card = desktop.window, desktop.window.welcome.offer
+    qtbot.waitUntil(card.take.isVisible)
+    hub.stalls[WEIGHTS] = 2**20
+    card.take.click()
+    new = staging.beside(model_list.folder_of("ada/tiny"))
+    qtbot.waitUntil(lambda: any(file.stat().st_size for file in new.glob(f".{WEIGHTS}*.partial")))
+    with Client(start=False) as deck:
+        deck.configure(model_folder=TEMPLATE)
+        hub.stalls.clear()
+        hub.ended.set()
+        qtbot.waitUntil(lambda: "Another one was chosen meanwhile" in card.said.text())
+        assert deck.snapshot().settings.model_folder == TEMPLATE
+    assert model_list.folder_of("ada/tiny").exists()

@@ -24,6 +24,7 @@ from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.host_protocol import Event, SpeedEngine, Waiting
 from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.library import model_list
+from gpudeck.assistant.library.chosen import chosen_model, use_if_still
 from gpudeck.assistant.library.describe import Model
 from gpudeck.assistant.library.hub import FetchProgress
 from gpudeck.assistant.library.pull import Pull
@@ -142,10 +143,14 @@ def _take_recommended(args: Namespace) -> None:
         raise UserError(offered)
     if not args.json:
         _print_offer(offered, f"Press Ctrl+C to stop. {offer_text.page(offered)}")
+    with Client() as client:
+        before = chosen_model(client)
     model = _downloaded(Pull(offered.model.name, offered.model.most_bytes))
     with Client() as client:
-        client.configure(model_folder=model.path, model_device=offered.device)
-    _print_model(model, args, f"is in use on {offered.device} (setting model_device)")
+        used = use_if_still(client, before, model, offered.device)
+    done = f"is in use on {offered.device} (setting model_device)"
+    kept = "was downloaded; another model was chosen meanwhile and stays in use"
+    _print_model(model, args, done if used else kept)
 
 
 def _list_served(args: Namespace) -> None:
