@@ -9,12 +9,18 @@ from gpudeck.app.format.values import device_label, shortest_label
 from gpudeck.app.language.texts import tr, tr_moment
 from gpudeck.language.numbers import amount
 from gpudeck.scheduler.protocol.bookings import Booking
-from gpudeck.scheduler.protocol.busy_causes import Asleep, JobWaits, QuietHours, Settling
+from gpudeck.scheduler.protocol.busy_causes import (
+    Asleep,
+    JobWaits,
+    Loaded,
+    QuietHours,
+    Settling,
+)
 from gpudeck.scheduler.protocol.draining import is_drained
 from gpudeck.scheduler.protocol.jobs import Job, suspension_of
 from gpudeck.scheduler.protocol.schedule import expected_end
 from gpudeck.scheduler.protocol.settings import Settings
-from gpudeck.scheduler.protocol.snapshot import DeviceState, Idle, Snapshot
+from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Idle, Snapshot
 
 _NAMED = 8
 """Free devices that are named; more are counted only."""
@@ -50,12 +56,7 @@ def free_devices(snapshot: Snapshot) -> FreeDevices:
     if not states:
         headline = "" if snapshot.devices else tr("No device can be read")
     elif len(states) == 1:
-        device = device_label(states[0].device)
-        headline = (
-            tr("{device} is free", device=device)
-            if free
-            else tr("{device} is in use", device=device)
-        )
+        headline = _headline(states[0], bool(free))
     elif free and len(free) <= _NAMED:
         headline = tr("{n} of {total} free: {names}", **counts, names=names)
     else:
@@ -68,6 +69,17 @@ def free_devices(snapshot: Snapshot) -> FreeDevices:
     )
 
 
+def _headline(state: DeviceState, free: bool) -> str:
+    """Say of the only device whether it is free, in use, or loaded by what is no job."""
+    device, use = device_label(state.device), state.use
+    if free:
+        return tr("{device} is free", device=device)
+    if isinstance(use, Busy) and isinstance(use.cause, Loaded):
+        percent = f"{use.cause.percent:.0f}"
+        return tr("{device} has no job, and is {percent} % busy", device=device, percent=percent)
+    return tr("{device} is in use", device=device)
+
+
 def _suspended(snapshot: Snapshot) -> str:
     """Say how much host memory suspended jobs hold."""
     held = sum(away.memory for away in map(suspension_of, snapshot.jobs) if away is not None)
@@ -77,12 +89,14 @@ def _suspended(snapshot: Snapshot) -> str:
 
 
 def is_free(state: DeviceState, settings: Settings) -> bool:
-    """Return whether a job could use the device at once; the assistant would leave it."""
+    """Return whether nobody uses the device, and a job could start on it at once."""
     device, use = state.device, state.use
     unusable = device.kind == "replay" or device.silent or device.mig
     if state.holders or unusable or is_drained(settings, device):
         return False
-    return device.kind == "cpu" or isinstance(use, Idle) or isinstance(use.cause, _UNUSED)
+    if isinstance(use, Idle) or isinstance(use.cause, _UNUSED):
+        return True
+    return device.kind == "cpu" and not isinstance(use.cause, Loaded)
 
 
 def free_memory(state: DeviceState, jobs: Sequence[Job]) -> float | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+import pytest
 
 from gpudeck.app.format.free_devices import free_devices
 from gpudeck.app.jobs.queue_timeline import changed_starts, queue_timeline
 from gpudeck.scheduler.protocol.bookings import Booking
-from gpudeck.scheduler.protocol.busy_causes import HeldByJobs, OtherProcesses, Settling
+from gpudeck.scheduler.protocol.busy_causes import HeldByJobs, Loaded, OtherProcesses, Settling
 from gpudeck.scheduler.protocol.jobs import (
     Done,
     Failed,
@@ -140,3 +143,22 @@ def test_a_device_is_not_free_while_others_compute_on_it() -> None:
         found = free_devices(msgspec.structs.replace(shown, devices=(busy, *shown.devices[1:])))
         assert len(found.free) == free
         assert found.next == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "use", "said"),
+    [
+        ("cpu", Idle(NOW), "is free"),
+        ("cpu", Busy(Settling(1.0, 10.0)), "is free"),
+        ("cpu", Busy(Loaded(96.6)), "has no job, and is 97 % busy"),
+        ("nvidia", Busy(Loaded(96.6)), "has no job, and is 97 % busy"),
+        ("nvidia", Busy(OtherProcesses(1)), "is in use"),
+    ],
+)
+def test_the_only_device_is_not_called_free_while_it_is_loaded(
+    kind: Literal["cpu", "nvidia"], use: Idle | Busy, said: str
+) -> None:
+    only = DeviceState(msgspec.structs.replace(GPUS[0], kind=kind), None, use)
+    found = free_devices(msgspec.structs.replace(snapshot(), devices=(only,)))
+    assert found.headline.endswith(said)
+    assert bool(found.free) == (said == "is free")
