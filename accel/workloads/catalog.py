@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple, get_args, get_type_hints
 
@@ -200,6 +200,21 @@ class Workload(msgspec.Struct, frozen=True):
             self.module,
             *(f"--{k.replace('_', '-')}={v}" for k, v in values.items()),
         ]
+
+    def typed(self, argv: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the parameters of a command as `gpudeck run` takes them, such as `batch=1`.
+
+        None for a command that `argv` does not make.
+        """
+        if self.module not in argv:
+            return None
+        words = [word.partition("=") for word in argv[argv.index(self.module) + 1 :]]
+        values = {name[2:].replace("-", "_"): value for name, _, value in words}
+        known = {f"--{param.name.replace('_', '-')}" for param in self.params}
+        if not all(equals and name in known for name, equals, _ in words):
+            return None
+        used = {param.name for param in self.used(values)}
+        return tuple(f"{name}={value}" for name, value in values.items() if name in used)
 
 
 FP8 = ("fp8", "fp8-emulation")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpudeck.accel.result import Result
+from gpudeck.accel.workloads.catalog import WORKLOADS
 from gpudeck.app.format.failure import attempts_text
 from gpudeck.app.format.results import own_result, result_of, summarize_result
 from gpudeck.app.format.values import (
@@ -188,10 +189,11 @@ def details(job: Job, snapshot: Snapshot) -> JobFacts:
 
 def typed_command(spec: Spec) -> str:
     """Return the command as a person types it: a workload is started by `gpudeck run`."""
-    if spec.workload is None or "-m" not in spec.argv:
+    workload = next((one for one in WORKLOADS if one.name == spec.workload), None)
+    params = None if workload is None else workload.typed(spec.argv)
+    if workload is None or params is None:
         return shlex.join(spec.argv)
-    options = spec.argv[spec.argv.index("-m") + 2 :]
-    return shlex.join(("gpudeck", "run", spec.workload, *options))
+    return shlex.join(("gpudeck", "run", workload.name, *params))
 
 
 def _held(job: Job, snapshot: Snapshot) -> list[tuple[str, str]]:

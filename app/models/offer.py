@@ -10,7 +10,7 @@ from gpudeck.accel.serving.memory import free_host_bytes
 from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.app.link.link import Link
 from gpudeck.app.models.model_list import Download
-from gpudeck.app.models.requests import Taken, TakeModel
+from gpudeck.app.models.requests import TakeModel, Taken
 from gpudeck.app.state import State
 from gpudeck.assistant.library import model_list
 from gpudeck.assistant.library.recommended import Recommendation, recommend

@@ -21,8 +21,10 @@ _OF_A_JOB = ("", "progress", "estimate", "reason", "energy", "memory")
 
 def summary(
     query: Query, run: Callable[[Query], Rows], span: Span, words: Words
-) -> tuple[str, tuple[Fact, ...]]:
-    """Return the summary as Markdown, and its facts.
+) -> tuple[str, str, tuple[Fact, ...]]:
+    """Return a heading that names the time, the summary as Markdown, and its facts.
+
+    The heading is empty for jobs.
 
     Args:
         query: The report that was asked for; its jobs, or else `span`, are summarized.
@@ -44,9 +46,9 @@ def summary(
     if query.jobs:
         texts = [answer(each, rows, words) for each, rows in found]
         paragraphs = [part for text in texts for part in text.split("\n\n")]
-        return "\n\n".join(dict.fromkeys(filter(None, paragraphs))), facts
+        return "", "\n\n".join(dict.fromkeys(filter(None, paragraphs))), facts
     when = f"### {capitalized(words.span(span.since, span.until, found[0][1].time))}"
-    return "\n\n".join([when, *_told_once(found, words)]), facts
+    return when, "\n\n".join(_told_once(found, words)), facts
 
 
 def _told_once(found: list[tuple[Query, Rows]], words: Words) -> list[str]:

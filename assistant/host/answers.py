@@ -363,7 +363,7 @@ def _answer_query(asked: _Asked, query: Query, rows: Rows | None = None) -> Answ
             material = report(asked.tools, query)
             answer = _write_report(material, asked.context, said)
             short, facts = _summary(query, material, asked.context, said)
-            text = _understood(asked, short)
+            text = _understood(asked, short.text)
             answer = msgspec.structs.replace(answer, text=text, facts=facts, writer="template")
             state = State((), (), query, language=said.language)
             return msgspec.structs.replace(answer, state=state)
@@ -444,17 +444,19 @@ def _write_report(material: Material, context: AnswerContext, said: Words) -> An
         written, facts = context.writer.write(material.facts)
     else:
         jobs = tuple(job.id for job in material.jobs) if material.kind == "job" else ()
-        text, more = _summary(Query("report", jobs=jobs), material, context, said)
-        written, facts = Written(text, "template"), (*material.facts, *more)
+        written, more = _summary(Query("report", jobs=jobs), material, context, said)
+        facts = (*material.facts, *more)
     full = compose(replace(material, facts=facts), written, said)
     return Answer(written.text, written.writer, "report", facts, report=full)
 
 
 def _summary(
     query: Query, material: Material, context: AnswerContext, said: Words
-) -> tuple[str, tuple[Fact, ...]]:
+) -> tuple[Written, tuple[Fact, ...]]:
     span = query.time or Span(material.since, material.until)
-    return summary(query, lambda each: execute(context.daemon, each), span, said)
+    when, text, facts = summary(query, lambda each: execute(context.daemon, each), span, said)
+    dated = "\n\n".join(filter(None, (when, text)))
+    return Written(dated, "template", text), facts
 
 
 def _error_text(error: UserError, said: Words) -> str:

@@ -43,7 +43,7 @@ def compose(material: Material, written: Written, words: Words | None = None) ->
         else _span_sections(material, cells)
     )
     sections = (
-        Section("", (Prose(without_devices(written.text)),)),
+        Section("", (Prose(without_devices(written.titled or written.text)),)),
         *_advice(material, written.text, words),
         *middle,
         Section(words.text("Sources"), (tables.sources(facts, words),)),

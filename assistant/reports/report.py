@@ -117,18 +117,19 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def about(self) -> str:
-        """Return the span, the time of writing and the writer, as plain text."""
+        """Return the span, unless the title has it, the time of writing and the writer, as plain
+        text."""
         when = phrases.stretch(self.since, self.until)
         written = phrases.moment(self.written, self.until)
         if self.language != "en":
             when = self.words.span(self.since, self.until, self.until)
             written = self.words.moment(self.written, self.until)
-        return self.words.text(
-            "{when}. Written {written}. Text by: {writer}. Tables and charts by code.",
-            when=capitalized(when),
+        made = self.words.text(
+            "Written {written}. Text by: {writer}. Tables and charts by code.",
             written=written,
             writer=self.words.text("template") if self.writer == "template" else self.writer,
         )
+        return made if self.kind == "span" else f"{capitalized(when)}. {made}"
 
 
 def packed(report: Report) -> bytes:

@@ -87,11 +87,11 @@ def _new_job(context: ToolContext, order: Order, options: JobOptions) -> _NewJob
             parameters=_parameters(spec.params),
         )
         given = [f"{key}={value}" for key, value in order.params.items()]
-        return _NewJob(spec, effect, " ".join(["gpudeck run", order.workload, *given, *shown]))
+        command = " ".join(["gpudeck run", order.workload, *given])
+        return _NewJob(spec, effect, _submitting(spec, shown) if shown else command)
     if order.command:
         spec = _command(order, context.folder, options)
-        command = " ".join(["gpudeck submit", *shown, "--", _shown(spec.argv)])
-        return _NewJob(spec, _runs(context, spec), command)
+        return _NewJob(spec, _runs(context, spec), _submitting(spec, shown))
     known = ", ".join(workload.name for workload in catalog.WORKLOADS)
     raise UserError(
         words.text(
@@ -100,6 +100,11 @@ def _new_job(context: ToolContext, order: Order, options: JobOptions) -> _NewJob
             known=known,
         )
     )
+
+
+def _submitting(spec: Spec, shown: Sequence[str]) -> str:
+    """Return the command that submits a job with options, which `gpudeck run` does not take."""
+    return " ".join(["gpudeck submit", *shown, "--", _shown(spec.argv)])
 
 
 def retry(context: ToolContext, order: Order) -> PlannedAction:

@@ -45,6 +45,8 @@ class Written(NamedTuple):
     text: str
     writer: str
     """`template` or `model NAME`."""
+    titled: str = ""
+    """The text below a title that names the time; empty where it is the same."""
 
 
 def write(
@@ -67,7 +69,7 @@ def write(
         Cancelled: The author was told to stop.
     """
     if author is None:
-        return Written(_with_notes(template(facts), facts), "template")
+        return _templated(facts)
     try:
         text = _by_model(facts, author, waiting, limits)
     except Refused as e:
@@ -77,11 +79,15 @@ def write(
 
 def by_template(facts: Sequence[Fact], reason: str) -> Written:
     """Return the template's text, with the reason why it is not the model's."""
-    return Written(
-        f"{_with_notes(template(facts), facts)}\n\nWritten from the template: "
-        f"{phrases.escaped(reason, 400)}",
-        "template",
+    return _templated(facts, f"Written from the template: {phrases.escaped(reason, 400)}")
+
+
+def _templated(facts: Sequence[Fact], *notes: str) -> Written:
+    timeless = [fact for fact in facts if fact.name != "span.when"]
+    text, titled = (
+        "\n\n".join((_with_notes(template(told), told), *notes)) for told in (facts, timeless)
     )
+    return Written(text, "template", titled)
 
 
 def _with_notes(text: str, facts: Sequence[Fact]) -> str:

@@ -20,8 +20,8 @@ OTHER_VOICE = {
     "fr": r"(?i)\b(tu|toi)\b",
     "es": r"(?i)\b(tú|tus?|ti|contigo)\b",
 }
-"""Words of the other way to address a person: German says du, French vous, and Spanish usted. At the
-beginning of a German sentence these words may mean things."""
+"""Words of the other way to address a person: German says du, French vous, and Spanish usted. At
+the beginning of a German sentence these words may mean things."""
 
 
 @pytest.mark.parametrize("language", TRANSLATED)

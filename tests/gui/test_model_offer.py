@@ -225,7 +225,7 @@ def test_a_downloaded_model_reads_and_writes_without_a_restart(desktop, hub, qtb
 
 @pytest.mark.xdist_group("rwkv")
 def test_a_model_that_is_chosen_during_a_download_stays_in_use(desktop, hub, qtbot):
-    window, card = desktop.window, desktop.window.welcome.offer
+    card = desktop.window.welcome.offer
     qtbot.waitUntil(card.take.isVisible)
     hub.stalls[WEIGHTS] = 2**20
     card.take.click()

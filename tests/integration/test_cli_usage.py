@@ -17,6 +17,7 @@ from tests.integration.shell import Shell, gpudeck
     ("words", "named"),
     [
         (["run", "nope"], "validate, tune, gemm, precision, linear_attention, distributed, search"),
+        (["run", "sleep", "10"], "To queue a command of your own: gpudeck submit -- sleep 10"),
         (["run", "attention", "nope=1"], "nope"),
         (["run", "attention", "seq"], "NAME=VALUE"),
         (["run", "attention", "seq=many"], "seq is a whole number"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 import tomllib
 from argparse import ArgumentParser, Namespace
@@ -55,7 +56,7 @@ def run(args: Namespace) -> int:
     if not args.workload:
         return _list_workloads(args.json)
     try:
-        workload = catalog.find(args.workload)
+        workload = _find(args)
         given = _read_settings(args.settings) if args.settings else {}
         given |= dict(_parse_assignment(text) for text in args.params)
     except (ValueError, UserError) as e:
@@ -67,6 +68,19 @@ def run(args: Namespace) -> int:
         return deliver(
             client, args, [asked], lambda token: [submit_workload(client, workload, given, token)]
         )
+
+
+def _find(args: Namespace) -> catalog.Workload:
+    """Return the workload that the arguments name. Raises UsageError for any other command."""
+    found = next((one for one in catalog.WORKLOADS if one.name == args.workload), None)
+    if found is None:
+        names = ", ".join(workload.name for workload in catalog.WORKLOADS)
+        command = shlex.join((args.workload, *args.params))
+        raise UsageError(
+            f"run is for the workloads of GPU Deck: {names}. To queue a command of your own: "
+            f"gpudeck submit -- {command}"
+        )
+    return found
 
 
 def _list_workloads(as_json: bool) -> int:

@@ -428,3 +428,8 @@ def test_the_command_line_of_the_catalog_is_understood(data, workload):
     argv = workload.argv(workload.complete(values, "nvidia"))
     assert argv[1:4] == ["-P", "-m", workload.module]
     assert parse(workload, argv[4:]) == values
+    typed = workload.typed(argv)
+    assert typed is not None
+    assert dict(word.split("=", 1) for word in typed) == {
+        p.name: values[p.name] for p in workload.used(values)
+    }

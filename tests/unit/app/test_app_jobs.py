@@ -239,7 +239,9 @@ def test_a_list_says_why_a_job_waits(wait: w.WaitReason, shown: str) -> None:
 
 def test_the_command_of_a_workload_is_shown_as_it_is_typed():
     spec = job(1, Done(1.0, 2.0)).spec
-    assert typed_command(spec) == "gpudeck run attention --seq=1024"
+    assert typed_command(spec) == "gpudeck run attention seq=1024"
+    edited = msgspec.structs.replace(spec, argv=(*spec.argv, "--help"))
+    assert typed_command(edited) == " ".join(edited.argv), "gpudeck run takes no such option"
     plain = msgspec.structs.replace(spec, workload=None, argv=("sh", "-c", "echo hi"))
     assert typed_command(plain) == "sh -c 'echo hi'"
 

@@ -9,13 +9,22 @@ import msgspec
 import pytest
 from examples import CPU, CPU_STATE, DONE, HISTORY, JOBS, NOW, job, replayed, snapshot
 
-from gpudeck.assistant.facts import gather
+from gpudeck.assistant.facts import gather, phrases
 from gpudeck.assistant.query.failures import Failure
 from gpudeck.assistant.reports.contents import compose
 from gpudeck.assistant.reports.html import html
 from gpudeck.assistant.reports.markdown import digest, markdown
 from gpudeck.assistant.reports.material import Material
-from gpudeck.assistant.reports.report import Chart, Excerpt, Prose, Report, Table, packed, unpacked
+from gpudeck.assistant.reports.report import (
+    Chart,
+    Excerpt,
+    Kind,
+    Prose,
+    Report,
+    Table,
+    packed,
+    unpacked,
+)
 from gpudeck.assistant.writing.writer import Written, write
 from gpudeck.language.languages import Language
 from gpudeck.language.text import phrase
@@ -372,3 +381,11 @@ def test_a_digest_is_the_first_paragraph() -> None:
     told = digest(composed(span(*JOBS)))
     title, first = told.split("\n\n")
     assert title.startswith("**Daily report") and "of which 1 failed and 1 got lost" in first
+
+
+@pytest.mark.parametrize("kind", ["span", "daily"])
+def test_a_report_names_its_time_once(kind: Kind) -> None:
+    report = composed(replace(span(*JOBS), kind=kind))
+    text, when = markdown(report), phrases.stretch(report.since, report.until)
+    assert text.casefold().count(when.casefold()) == 1, text
+    assert "Written at" in text and " jobs ran" in text

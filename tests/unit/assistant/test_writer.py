@@ -234,7 +234,7 @@ class Scripted:
 
 def test_a_text_that_holds_is_shown_after_any_number_of_attempts() -> None:
     author = Scripted("Job 7 took 99 s.", GOOD)
-    text, writer = write(ONE, author)
+    text, writer, _ = write(ONE, author)
     assert (text, writer) == (
         "Job attention is done: pass. The backend efficient reached 0.0873 TFLOP/s.",
         "model small",
@@ -251,7 +251,7 @@ def test_after_a_bad_sentence_the_text_continues_from_the_last_good_one() -> Non
     author = Scripted(
         first + second + " It took 99 s.", first + second + " It ran for {job7.duration}."
     )
-    text, writer = write(ONE, author)
+    text, writer, _ = write(ONE, author)
     assert writer == "model small"
     assert text.endswith("It ran for 50 s.")
     assert author.seen[:4] == ["", first, first + second, first + second]
@@ -259,7 +259,7 @@ def test_after_a_bad_sentence_the_text_continues_from_the_last_good_one() -> Non
 
 def test_after_the_last_refusal_the_template_writes_and_says_why() -> None:
     author = Scripted("Job 7 took 99 s.")
-    text, writer = write(ONE, author)
+    text, writer, _ = write(ONE, author)
     assert writer == "template"
     assert author.tried == [0, 1, 2, 3, 4]
     assert "Job 7 took" not in text
@@ -284,7 +284,7 @@ def test_a_brief_that_leaves_the_result_out_is_refused() -> None:
 
 def test_a_model_with_infinite_output_is_not_tried_again() -> None:
     author = Scripted(ValueError("the model's output is not finite"))
-    text, writer = write(ONE, author)
+    text, writer, _ = write(ONE, author)
     assert writer == "template"
     assert "not finite" in text
     assert author.tried == [0]
@@ -305,6 +305,6 @@ def test_a_mean_or_a_highest_value_names_its_span_whoever_writes(monkeypatch) ->
 
 
 def test_without_a_model_the_template_gives_no_reason() -> None:
-    text, writer = write(ONE)
+    text, writer, _ = write(ONE)
     assert writer == "template"
     assert "Written from the template" not in text
