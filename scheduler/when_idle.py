@@ -102,8 +102,9 @@ def why_no_gpu(snapshot: Snapshot) -> Message | None:
     if snapshot.devices and not gpus:
         raise UserError(
             phrase(
-                "no NVIDIA GPU is watched here. To run it without one: {command}",
-                command="gpudeck submit",
+                "no NVIDIA GPU is watched here, and this work needs one. A job can wait until the "
+                "CPU is idle instead: {command}",
+                command="gpudeck submit --when-idle",
             )
         )
     reasons: list[Message] = []

@@ -339,5 +339,8 @@ def test_a_prompt_is_written_by_the_model_once_the_gpu_is_idle(
 def test_a_machine_without_a_gpu_is_refused_in_a_line(deck: Client, gpu: Path) -> None:  # noqa: F811
     deck.configure(source="cpu")
     eventually(lambda: str(deck.snapshot().source).startswith("cpu"))
-    with pytest.raises(UserError, match="no NVIDIA GPU is watched here"):
+    with pytest.raises(UserError, match="no NVIDIA GPU is watched here") as raised:
         deck.run_when_idle(fail)
+    assert str(raised.value).endswith("until the CPU is idle instead: gpudeck submit --when-idle")
+    waits = deck.submit(["true"], when_idle=True)
+    eventually(lambda: deck.job(waits.id).status == "done" or "CPU: " in why_it_waits(deck, waits))
