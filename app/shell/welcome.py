@@ -62,8 +62,8 @@ STEPS = (
         "assistant",
         tr_noop("Ask a question"),
         tr_noop(
-            "Ask what happened, and why. Answers are computed on this machine, without a GPU; a "
-            "language model uses one only while it is idle."
+            "Ask what happened, and why. Answers need no GPU; a language model uses one only while "
+            "it is idle."
         ),
     ),
     Step(
