@@ -95,7 +95,7 @@ class _Tally:
 
         facts, author = random_facts(random), EngineAuthor(self._engine, lambda: False)
         began = time.perf_counter()
-        text, writer = write(facts, author, limits=self._limits)
+        text, writer, _ = write(facts, author, limits=self._limits)
         self.took.append(time.perf_counter() - began)
         self.tokens += author.tokens
         if writer != "template":

@@ -139,7 +139,7 @@ def test_a_large_model_judges_itself_without_preferring_the_first_answer() -> No
         {"": (first,), first: (dull, second), first + dull: (second,)},
         {dull: -0.9, dull + second: -0.9},
     )
-    text, writer = write(ONE, author)
+    text, writer, _ = write(ONE, author)
     assert writer == "model tree"
     assert text == "Job attention is done: pass. The backend efficient reached 0.0873 TFLOP/s."
     assert judged(Spot(dull), ONE, (), author).value == pytest.approx(-0.7), (
@@ -176,7 +176,7 @@ def test_no_number_that_is_no_fact_is_shown_whatever_the_model_writes(monkeypatc
                 for more in all_more[:2]
             }
             ways = dict(random.sample(sorted(ways.items()), min(len(ways), 40))) | {"": ways[""]}
-        text, writer = write(ONE, Tree(ways))
+        text, writer, _ = write(ONE, Tree(ways))
         if writer != "template":
             shown += 1
             assert set(re.findall(r"\d[\d.:]*", text)) <= known | {"7"}
