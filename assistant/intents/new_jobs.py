@@ -11,7 +11,7 @@ import re
 from gpudeck.assistant.intents import guards, thresholds
 from gpudeck.assistant.intents.guards import Refusal
 from gpudeck.assistant.intents.names import Known
-from gpudeck.assistant.intents.orders import OF_NEW_JOBS, Orders
+from gpudeck.assistant.intents.order_options import OF_NEW_JOBS, OrderOptions
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.submission import Submission, read_submission
 from gpudeck.assistant.intents.times import read_time
@@ -44,7 +44,7 @@ def new_job(
     elif commands and not (job.command or job.workload):
         job = read_submission(request, known.jobs, now, commands[0].split()[0])
     try:
-        said = Orders(found, known, state, now, request).said_of_new_job()
+        said = OrderOptions(found, known, state, now, request).said_of_new_job()
     except (Unread, UserError, ValueError) as unread:
         said_so = isinstance(unread, Unread) and str(unread)
         return Refusal("command", (said_so,) if said_so else job.unread)

@@ -31,7 +31,7 @@ import msgspec  # noqa: E402
 from gpudeck.assistant.intents.composed import completing, compose  # noqa: E402
 from gpudeck.assistant.intents.heads import head_of  # noqa: E402
 from gpudeck.assistant.intents.names import Known  # noqa: E402
-from gpudeck.assistant.intents.orders import Orders  # noqa: E402
+from gpudeck.assistant.intents.order_options import OrderOptions  # noqa: E402
 from gpudeck.assistant.intents.state import State  # noqa: E402
 from gpudeck.assistant.intents.understand import Understood, understand  # noqa: E402
 from gpudeck.assistant.intents.values import Unread  # noqa: E402
@@ -168,7 +168,7 @@ def _composed(label: dict[str, Any], text: str, known: Known, state: State) -> l
 def _submitted(found: Reading, known: Known, state: State) -> Order:
     """Return the order for a new job. Raises Unread."""
     command = " ".join(letters for field, letters in found.spans if field == "command")
-    options = Orders(found, known, state, NOW, "").said_of_new_job()
+    options = OrderOptions(found, known, state, NOW, "").said_of_new_job()
     return Order("submit", command=command, options=options)
 
 
