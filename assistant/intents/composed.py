@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from gpudeck.assistant.intents.lost_parts import lost_part
 from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.orders import Orders
 from gpudeck.assistant.intents.questions import Questions
@@ -64,7 +65,14 @@ def compose(
     if name == "clean":
         return Composed(Query("debris"), head=head)
     orders = Orders(found, known, state, now, text)
-    return Composed(orders.read(name), (), tuple(orders.resolved), head)
+    order = orders.read(name)
+
+    def again(request: str, rest: Reading) -> Order:
+        return Orders(rest, known, state, now, request).read(name)
+
+    if lost := lost_part(text, found, order, again):
+        raise Unread(lost)
+    return Composed(order, (), tuple(orders.resolved), head)
 
 
 _OF_REPORTS = frozenset({"jobs", "time"})

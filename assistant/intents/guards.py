@@ -13,13 +13,13 @@ from typing import Literal, NamedTuple
 
 from gpudeck.assistant.intents import thresholds
 from gpudeck.assistant.intents.names import Known, is_word
-from gpudeck.assistant.intents.times import read_time
-from gpudeck.assistant.intents.tokens import JOIN, tokens, unaccented
+from gpudeck.assistant.intents.times import words_of_time
+from gpudeck.assistant.intents.tokens import JOIN, unaccented
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.reader.reading import Reading
 
 Problem = Literal["unread", "command", "forbidden", "condition", "time", "several", "target",
-                  "lacking", "change", "arguments", "setting"]  # fmt: skip
+                  "lacking", "change", "arguments", "setting", "priority"]  # fmt: skip
 
 
 class Refusal(NamedTuple):
@@ -99,6 +99,10 @@ _LIMITING = _of(
     "nobody niemand personne nadie nowhere"
 )
 """Words that make fewer jobs of all jobs."""
+_ANOTHER = re.compile(
+    r"(?<![\w-])(?:other|others|another|andere\w*|autres?|otr[ao]s?)(?![\w-])(?:\s[^\W\d_]+)?"
+)
+"""Something else than what an order names, such as `the other machine`, with the word for it."""
 _WITHOUT_CHOICE = frozenset({"undo", "limit", "set", "book"})
 """Orders that choose no jobs: `only two at once` is the limit itself."""
 _ARTICLES = _of("the der die das den dem le la les el los las")
@@ -185,7 +189,7 @@ def doubted(request: str, found: Reading, order: Order, now: float) -> Refusal |
         against.append(("time", _THEN))
         against.insert(0, ("forbidden", _NEGATIONS))
         if not order.exclude:
-            against.append(("unread", _EXCEPTING))
+            against += [("unread", _EXCEPTING), ("unread", _ANOTHER)]
     says_option = order.verb == "submit" and _WITH_NEGATION & {*order.options}
     if order.verb in _UNTAUGHT and not says_option:
         against.insert(0, ("forbidden", _FORBIDDING))
@@ -195,8 +199,8 @@ def doubted(request: str, found: Reading, order: Order, now: float) -> Refusal |
             words = [*_without_first(words, its)]
         if words:
             return Refusal(problem, tuple(dict.fromkeys(words)))
-    timed = read_time(tokens(outside(request, found)), now) if doubtful else None
-    return Refusal("time") if timed is not None else None
+    timed = words_of_time(outside(request, found), now) if doubtful else ()
+    return Refusal("time", timed) if timed else None
 
 
 def _in_order(request: str, found: Reading, order: Order) -> Refusal | None:

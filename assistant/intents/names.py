@@ -56,6 +56,22 @@ def misspelt(letters: str, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name, of in typos.items() if of == least < _FAR)
 
 
+_INTRODUCTION = (
+    r"\b(?:this is|it's|i am|i'm|hier (?:ist|spricht)|ich bin|je suis|soy)(?: (?:still|immer noch"
+    r"|noch|wieder|again|toujours|encore|todavía|otra vez))?"
+)
+"""Words with which a person says who types."""
+
+
+def introduced(text: str, users: tuple[str, ...]) -> str:
+    """Return the user who says who types, or an empty text: `lea here`, `this is still lea`."""
+    for name in users:
+        who = re.escape(name)
+        if re.search(rf"(?i){_INTRODUCTION} {who}\b|\b{who}[\s,]+(?:here|hier|ici|aquí)\b", text):
+            return name
+    return ""
+
+
 _SHORTEST, _LONG = 4, 6
 _FAR = 3
 """More typos than a word may have."""

@@ -14,8 +14,7 @@ from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.order_options import OF_NEW_JOBS, OrderOptions
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.submission import Submission, read_submission
-from gpudeck.assistant.intents.times import read_time
-from gpudeck.assistant.intents.tokens import tokens
+from gpudeck.assistant.intents.times import words_of_time
 from gpudeck.assistant.intents.values import Unread
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.reader.reading import Reading
@@ -56,15 +55,14 @@ def new_job(
     if doubt is not None and (doubt.words or not left):
         return doubt
     if not (commands or job.command or job.workload):
-        timed = read_time(tokens(rest), now) is not None
-        return Refusal("time") if timed else order  # the person is asked for its command
+        timed = words_of_time(rest, now)
+        return Refusal("time", timed) if timed else order  # the person is asked for its command
     clear = found.chance * found.certainty >= thresholds.CLEAR
     sure = clear and found.plain >= thresholds.NEW_JOB
     if left or not sure or [_bare(job.command)] != [*map(_bare, commands)]:
         return Refusal("command", left or job.unread)
-    if read_time(tokens(rest), now) is not None:  # such as "before midnight"
-        return Refusal("time")
-    return order
+    timed = words_of_time(rest, now)  # such as "before midnight"
+    return Refusal("time", timed) if timed else order
 
 
 def _ends_sooner(command: str, request: str, found: Reading) -> bool:

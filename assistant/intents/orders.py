@@ -22,6 +22,8 @@ _BEFORE = re.compile(
     r"(?i)(?<!\w)(?:before|ahead of|in front of|vor|avant|devant|antes|delante)(?: de[l]?)?"
     r"(?: (?:job|the|le|el|la|dem|den|des|du))*\s*$"
 )
+_LETTERS_OF = {"devices": "gpus", "exclude": "except"}
+"""The fields of a reading whose letters have another name in an order."""
 _NUMBERS = {"limit": "number", "acknowledge": "alert", "kill": "pid", "book": "count"}
 """The field that is the number of an order."""
 _OF_ONE_JOB = frozenset({"retry", "edit"})
@@ -71,11 +73,11 @@ class Orders(OrderOptions):
             beside=self._beside() if verb == "move" else None,
             number=self._number_of(verb), text=self._text(verb), command=self._flags(verb),
             setting=self.setting() if verb == "set" else "",
-            user=self.user() if verb != "kill" else "",
+            user=self.user(),
         )  # fmt: skip
         for field in ("devices", "group", "states", "jobs", "user", "exclude"):
             if getattr(order, field) and field not in VERBS[verb].takes:
-                raise Unread(field)
+                raise Unread(" ".join(self.letters(_LETTERS_OF.get(field, field))) or field)
         self.refuse_rest()
         return order
 
@@ -208,16 +210,19 @@ class Orders(OrderOptions):
         return queue if whole else jobs
 
     def _gpus_of_order(self, verb: str, *, named: bool) -> tuple[int, ...]:
-        """Return the GPUs of an order; which GPU a job has that is named says nothing more."""
+        """Return the GPUs of an order, or those that a job has that is named.
+
+        Jobs that are run again or changed may get a GPU by it (`order_options`).
+        """
         letters = [one for one in self.letters("gpus") if not re.search(r"\d", one)]
         if letters and verb in ("drain", "undrain", "book", "free", "kill"):
             raise Unread(letters[0])
         if verb == "unbook" and (number := _BOOKING_NUMBER.search(self.text)):
             raise Unread(number[0])
-        if "devices" in VERBS[verb].takes:
+        if "jobs" not in VERBS[verb].takes and "devices" in VERBS[verb].takes:
             return self.devices()
         if not named:
             self.refuse("gpus")
         if hosts := [one for one in self.letters("gpus") if _HOST.fullmatch(one)]:
             raise Unread(hosts[0])
-        return ()
+        return () if verb in _OF_ONE_JOB else self.devices()

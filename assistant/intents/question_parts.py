@@ -28,11 +28,6 @@ _ANY_CARD = re.compile(
     r"|machine|maschine|maquina|rechner|box|pc)?(?: [a-z]+grafica)?"
 )
 """Words for a GPU that name none."""
-_INTRODUCTION = (
-    r"\b(?:this is|it's|i am|i'm|hier (?:ist|spricht)|ich bin|je suis|soy)(?: (?:still|immer noch"
-    r"|noch|wieder|again|toujours|encore|todavía|otra vez))?"
-)
-"""Words with which a person says who types."""
 CURRENCY = re.compile(
     r"(?i)[€$£¥]|\b(?:euros?|eur|dollars?|usd|chf|franken|francs?|pesos?|soles|pounds?|gbp|naira)\b"
 )
@@ -119,23 +114,14 @@ class QuestionParts(Values):
         """Return the user who is named, or several with commas between them."""
         letters = self.letters("user")
         said = [one for each in letters for one in _TOGETHER.split(each) if one.strip()]
-        if introduced := self._introduced():
-            return introduced
+        if who := self.introduced():
+            return who
         people = [named(one.strip(), self.known.users) for one in said]
         if letters and self.known.me and "@me" in self.marked("user"):
             people.append(self.known.me)
         if len(people) > 1 and all(people):
             return ",".join(dict.fromkeys(filter(None, people)))
         return super().user()
-
-    def _introduced(self) -> str:
-        """Return the user who says who types: `lea here`, `this is still lea`."""
-        for name in self.known.users if "@me" in self.marked("user") else ():
-            who = re.escape(name)
-            if re.search(rf"(?i){_INTRODUCTION} {who}\b|\b{who}[\s,]+(?:here|hier|ici|aquí)\b",
-                         self.text):  # fmt: skip
-                return name
-        return ""
 
     def says_nothing(self, field: str, words: str) -> bool:
         """Return whether a part asks for nothing else: now, any GPU, one, or what was so before."""

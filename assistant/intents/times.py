@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from gpudeck.assistant.intents.tokens import Token, unaccented
+from gpudeck.assistant.intents.tokens import Token, tokens, unaccented
 from gpudeck.assistant.query.request import Span
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "week": 7 * 86400.0}
@@ -21,7 +21,7 @@ _AROUND_S = 1800.0
 """`Around 3` is half an hour before and after it."""
 _DAYS = {
     0: "today|heute?|heutige[nrs]?|aujourd hui|hoy"
-    "|(?:the|den|la|el) (?:day|tag|journ[eé]e|dia)(?! before| vor| d avant| anterior)",
+    "|(?:the day|den tag|la journee|el dia)(?! before| vor| d avant| anterior)",
     -1: "yesterday|gestern|gestrige[nrs]?|hier|ayer",
     -2: "(?:the )?day before yesterday|vorgestern|avant hier|anteayer|antes de ayer",
 }
@@ -251,6 +251,13 @@ def read_time(tokens: Sequence[Token], now: float) -> Reading | None:
             # what begins with a number, as in "gpu 1 yesterday", may be a time from the next word
             match = pattern.search(text.string, match.start() + 1)
     return None
+
+
+def words_of_time(text: str, now: float) -> tuple[str, ...]:
+    """Return the words of a text that name a time; none if none do."""
+    parts = tokens(text)
+    found = read_time(parts, now)
+    return tuple(parts[i].text for i in sorted(found.used)) if found is not None else ()
 
 
 _PERIODS = {

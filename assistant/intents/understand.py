@@ -58,6 +58,7 @@ _SHOWN = frozenset({"order report", "order export", "order open"})
 _COURTESIES = frozenset({"talk hello", "talk thanks", "talk bye"})
 _LACKING: dict[tuple[str, str], guards.Problem] = {
     ("order edit", "change"): "change", ("order retry", "change"): "change",
+    ("order edit", "priority"): "priority", ("order retry", "priority"): "priority",
     ("order retry", "value"): "arguments", ("order retry", "notes"): "arguments",
     ("order set", "setting"): "setting",
 }  # fmt: skip

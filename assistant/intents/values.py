@@ -19,8 +19,8 @@ from gpudeck.assistant.intents.moments import (
     number_word,
     with_digits,
 )
-from gpudeck.assistant.intents.names import Known, named
-from gpudeck.assistant.intents.priorities import priority_of
+from gpudeck.assistant.intents.names import Known, introduced, named
+from gpudeck.assistant.intents.priorities import is_priority, priority_of
 from gpudeck.assistant.intents.setting_words import find_setting
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.times import PARTS, read_period, read_time
@@ -64,7 +64,7 @@ _NUMBERED = re.compile(r"\b(\d+)er\b")
 _BARE_HOUR = re.compile(r"(?:\D* )?(?:[1-9]|1[01])(?::\d\d)?")
 """An hour that may be in the morning or in the afternoon."""
 _OWNER = re.compile(r"(?:'s|’s|s['’])$")
-_CHANGED = {"more": 10, "less": -10}
+_CHANGED = frozenset({"more", "less"})
 _TIMES_OVER = re.compile(r"(?i)(?P<number>-?\d+)\s?(?:x|times|mal|fois|veces)?")
 _SINGLE = re.compile(r"(?i) (?:seule?|single|einzigen?|einziger|sol[ao]|únic[ao])$")
 """It stands behind `one`, and says nothing more."""
@@ -260,26 +260,41 @@ class Values:
             return before.user
         if pointed:
             raise Unread("user")
-        return self.known.me if "@me" in self.marked("user") else ""
+        return (self.introduced() or self.known.me) if "@me" in self.marked("user") else ""
+
+    def introduced(self) -> str:
+        """Return the user who says who types, or an empty text."""
+        return introduced(self.text, self.known.users) if "@me" in self.marked("user") else ""
 
     def number(self, field: str) -> int | None:
         letters = self.letters(field)
-        if not letters:
-            return None
-        first, _, rest = _SINGLE.sub("", letters[0]).partition(" ")  # "three times"
-        found = _TIMES_OVER.fullmatch(number_of(letters[0])) or _TIMES_OVER.fullmatch(
+        return self._whole(letters[0]) if letters else None
+
+    def _whole(self, letters: str) -> int:
+        """Return a whole number that is said in digits or in words. Raises Unread."""
+        first, _, rest = _SINGLE.sub("", letters).partition(" ")  # "three times"
+        found = _TIMES_OVER.fullmatch(number_of(letters)) or _TIMES_OVER.fullmatch(
             f"{number_of(first)} {rest}".strip()
         )
         if found is None:
-            raise Unread(letters[0])
+            raise Unread(letters)
         return int(found["number"])
 
     def priority(self) -> int | None:
-        """Return the priority that is named by a number or by a word."""
-        if changes := [_CHANGED[mark] for mark in self.marked("change") if mark in _CHANGED]:
-            return changes[0]
-        level = priority_of(" ".join(self.letters("priority")))
-        return level if level is not None else self.number("priority")
+        """Return the priority that is named by a number or by a word.
+
+        Raises Unread if it is only to be higher or lower than before, by no amount.
+        """
+        said, is_changed = self.letters("priority"), bool(_CHANGED & {*self.marked("change")})
+        read = str if is_changed else with_digits  # "one step higher" is no 1
+        numbers = [letters for letters in said if re.search(r"\d", read(letters))]
+        if numbers:
+            return self._whole(numbers[0])
+        words = [letters for letters in said if not (is_changed and is_priority(letters))]
+        level = priority_of(" ".join(words))
+        if level is None and (said or is_changed):
+            raise Unread("priority")
+        return level
 
     def size(self, field: str) -> float:
         """Return bytes; a bare number is in GB."""

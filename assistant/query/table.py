@@ -107,7 +107,7 @@ class Verb(NamedTuple):
     states: tuple[str, ...] = ()
 
 
-_JOBS = ("jobs", "states", "group", "user", "exclude")
+_JOBS = ("jobs", "states", "group", "user", "exclude", "devices")
 VERBS = {
     "cancel": Verb("cancel jobs that wait, and end jobs that run", _JOBS, ACTIVE),
     "hold": Verb("keep jobs that wait from starting", (*_JOBS, "options"), ("queued",)),
@@ -120,11 +120,13 @@ VERBS = {
     "retry": Verb("run jobs that ended again as new jobs", (*_JOBS, "options"), ENDED),
     "edit": Verb("change the options of jobs that wait", (*_JOBS, "options"), ("queued",)),
     "move": Verb(
-        "give a job that waits another place", ("jobs", "user", "place", "beside"), ("queued",)
+        "give a job that waits another place",
+        ("jobs", "user", "devices", "place", "beside"),
+        ("queued",),
     ),
     "priority": Verb("change the priority of jobs that wait", (*_JOBS, "number"), ("queued",)),
     "submit": Verb("queue a new job", ("command", "workload", "params", "options", "text")),
-    "kill": Verb("end a process that uses a GPU", ("number", "devices", "text")),
+    "kill": Verb("end a process that uses a GPU", ("number", "devices", "user", "text")),
     "drain": Verb("start no new jobs on GPUs", ("devices",)),
     "undrain": Verb("let jobs start again on drained GPUs", ("devices",)),
     "limit": Verb("limit how many jobs of a group run at once", ("group", "number")),
@@ -197,7 +199,7 @@ SUBJECTS = {
         "where and when a job would start (a dry run)",
         {},
         (),
-        ("gpus", "amount", "limit", "model", "time"),
+        ("devices", "gpus", "amount", "limit", "model", "time"),
     ),
     "settings": Subject("settings with their values", {}, (), ("text",)),
     "attention": Subject(

@@ -36,6 +36,8 @@ _PROBLEMS = {
     "them; in the window, the page Settings.",
     "change": "I do not know what shall be more or less, and by how much. Say it, for example: job "
     "7 again with twice the memory.",
+    "priority": "I do not know which priority it shall have. It is a whole number: a higher one is "
+    "served earlier, and 0 is usual. Say it, for example: set the priority of job 7 to 10.",
 }
 
 

@@ -193,7 +193,7 @@ def drain(context: ToolContext, order: Order) -> PlannedAction:
 
 
 def _process(context: ToolContext, order: Order) -> Process:
-    """Return the only process of an order: by its PID, or by its name and the GPU that it uses.
+    """Return the only process of an order: by its PID, or by its name, its user and its GPU.
 
     Raises:
         NotFound: There is none.
@@ -211,12 +211,17 @@ def _process(context: ToolContext, order: Order) -> Process:
         if (pid is None or process.pid == pid)
         and (not order.devices or detail.device in on)
         and (not name or _is_called(process.name, name))
+        and (pid is not None or not order.user or process.user == order.user)
     }
     if not found and pid is not None:
         raise NotFound(words.text(_NO_GPU, pid=pid))
     if not found:
         raise NotFound(words.text("no such process uses a GPU. To list the processes on the "
                                   "GPUs: gpudeck processes"))  # fmt: skip
+    if pid is not None and order.user and found[pid].user != order.user:
+        raise UserError(words.text("process {pid} is one of {user}, not of {other}", pid=pid,
+                                   user=phrases.plain(found[pid].user, 40) or "?",
+                                   other=phrases.plain(order.user, 40)))  # fmt: skip
     if len(found) > 1:
         listed = (f"{one.pid} ({phrases.plain(one.name, 60)})" for one in found.values())
         raise UserError(words.text("name one of these processes by its PID: {processes}",

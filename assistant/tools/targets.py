@@ -24,11 +24,13 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
 
     Raises:
         NotFound: A job that is named, or a group, does not exist.
-        UserError: No job is named or fits, or there are too many.
+        UserError: No job is named or fits, there are too many, or one that is named is not as the
+            order describes it.
     """
     words = context.words
     excluded = {job.id for job in named_jobs(context.daemon, order.exclude, several=True)}
     found = [job for job in _meant(context, order) if job.id not in excluded]
+    _refuse_others(context, order, found)
     if not found:
         raise UserError(words.text("no job matches, so there is nothing to do"))
     if len(found) > MAX_TOGETHER:
@@ -52,12 +54,12 @@ def _meant(context: ToolContext, order: Order) -> list[Job]:
     daemon, words = context.daemon, context.words
     if order.jobs:
         found = list(named_jobs(daemon, order.jobs, several=bool(order.states)))
-        if order.states and all(isinstance(job, str) for job in order.jobs):
+        if order.states and (len(found) > 1 or not _numbered(order)):
             found = [job for job in found if _in_states(job, order)]
-        if order.user and not all(isinstance(job, int) for job in order.jobs):
+        if order.user and not _numbered(order):
             found = [job for job in found if user_of(job) == order.user]
         return found
-    if order.states or order.group or order.user:
+    if order.states or order.group or order.user or order.devices:
         found = _described(daemon, order)
         if order.group and not found:
             raise NotFound(
@@ -86,7 +88,54 @@ def _described(daemon: Client, order: Order) -> list[Job]:
     if order.user:
         found = tuple(job for job in found if user_of(job) == order.user)
     whole = [daemon.job(job.id) for job in found]  # lists cut long commands off
+    if order.devices:
+        indices = _indices(daemon)
+        whole = [job for job in whole if _is_on(job, order, indices)]
     return [job for job in whole if _in_states(job, order)] if order.states else whole
+
+
+def _numbered(order: Order) -> bool:
+    """Return whether an order names all of its jobs by their numbers."""
+    return all(isinstance(job, int) for job in order.jobs)
+
+
+def _refuse_others(context: ToolContext, order: Order, jobs: list[Job]) -> None:
+    """Refuse an order that says of a job whose, in which group, in which state, or on which GPU it
+    is, where that is not so: another job may be meant. Raises UserError."""
+    if not order.jobs:
+        return  # these are chosen by what is said of them
+    words, indices = context.words, _indices(context.daemon) if order.devices else {}
+    for job in jobs:
+        told = ""
+        if order.user and user_of(job) != order.user:
+            told = words.text(
+                "{job} is a job of {user}, not of {other}",
+                job=title(job),
+                user=plain(user_of(job), 40),
+                other=plain(order.user, 40),
+            )
+        elif order.group and job.spec.group != order.group:
+            told = words.text("{job} is not in the group {group}", job=title(job),
+                              group=plain(order.group, 40))  # fmt: skip
+        elif order.states and not _in_states(job, order):
+            told = words.text("{job} is {state}, so another one may be meant", job=title(job),
+                              state=words.text(job.status))  # fmt: skip
+        elif order.devices and not _is_on(job, order, indices):
+            gpus = ", ".join(f"GPU {index}" for index in order.devices)
+            told = words.text("{job} is not on {gpus}", job=title(job), gpus=gpus)
+        if told:
+            raise UserError(told)
+
+
+def _indices(daemon: Client) -> dict[str, int]:
+    """Return the indices of the devices by their ids."""
+    return {state.device.id: state.device.index for state in daemon.snapshot().devices}
+
+
+def _is_on(job: Job, order: Order, indices: dict[str, int]) -> bool:
+    """Return whether a job has, or had, one of an order's GPUs."""
+    devices = () if isinstance(job.state, Queued) else job.state.devices
+    return bool({*order.devices} & {indices.get(device) for device in devices})
 
 
 def _may_be_meant(job: Job, verb: str) -> bool:

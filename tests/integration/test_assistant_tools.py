@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import io
 import os
 import re
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -326,6 +328,35 @@ def test_an_action_that_cannot_be_done_is_answered_in_one_line(
     answer = assistant.ask(request_text.format(**world))
     assert why.format(**world) in answer.text
     assert answer.proposal is None and "\n" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"user": "nobody"}, "is a job of"),
+        ({"group": "sweep"}, "is not in the group sweep"),
+        ({"states": ("queued",)}, "so another one may be meant"),
+        ({"devices": (7,)}, "is not on GPU 7"),
+    ],
+)
+def test_an_order_that_describes_a_job_otherwise_than_it_is_is_refused(
+    shared: Client, world: dict[str, int], said: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(UserError, match=why):
+        plan_action(ToolContext(shared), Order("cancel", jobs=(world["holder"],), **said))
+
+
+def test_an_order_that_describes_a_job_as_it_is_is_proposed(
+    shared: Client, world: dict[str, int]
+) -> None:
+    index = shared.snapshot().devices[0].device.index
+    said = Order("cancel", jobs=(world["holder"],), user=getpass.getuser(), states=("running",),
+                 devices=(index,))  # fmt: skip
+    assert plan_action(ToolContext(shared), said).jobs == (world["holder"],)
+    on_gpu = Order("cancel", devices=(index,))
+    assert plan_action(ToolContext(shared), on_gpu).jobs == (world["holder"],)
+    both = Order("cancel", jobs=(world["holder"], world["first"]), states=("queued",))
+    assert plan_action(ToolContext(shared), both).jobs == (world["first"],)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_a_retry_gets_what_is_said_behind_it() -> None:
 @pytest.mark.parametrize(
     ("word", "level"),
     [("high", "10"), ("dringend", "10"), ("haute", "10"), ("normal", "0"), ("normale", "0"),
-     ("runter", "-10"), ("baja", "-10"), ("low", "-10"), ("5", "5")],
+     ("gering", "-10"), ("baja", "-10"), ("low", "-10"), ("5", "5")],
 )  # fmt: skip
 def test_a_priority_may_be_a_word(word: str, level: str) -> None:
     made = said("order edit", state=State(), jobs="7", priority=word)

@@ -51,7 +51,9 @@ AGAINST = {
     ),
     "unread": (
         "cancel job 7 and 8", "cancel job 7 and bench", "cancel job 7 but the second one",
-        "cancel job 7 except the sweep",
+        "cancel job 7 except the sweep", "cancel job 7 on the other machine",
+        "brich job 7 auf dem anderen Rechner ab", "annule le job 7 sur l'autre machine",
+        "cancela el job 7 en otra máquina",
     ),
 }  # fmt: skip
 
@@ -129,6 +131,15 @@ def test_a_word_that_may_have_a_meaning_needs_a_place() -> None:
     assert refused is not None and refused.words == ("flurbel",)
     placed = reading(text, ("jobs", "7"), ("user", "flurbel"), plain=1.0, unsure="flurbel")
     assert against(text, placed, order, KNOWN, NOW) is None
+
+
+def test_a_time_that_is_refused_is_named_and_a_tag_is_no_day() -> None:
+    order = Order("edit", group="sweep", changes={"tags": "+urgent"})
+    text = "add the tag urgent to the sweep group"
+    spans = (("tag", "urgent"), ("group", "sweep"))
+    assert against(text, reading(text, *spans), order, KNOWN, NOW) is None
+    refused = against(f"{text} yesterday", reading(text, *spans), order, KNOWN, NOW)
+    assert refused is not None and refused.problem == "time" and refused.words == ("yesterday",)
 
 
 def test_an_article_needs_no_place_and_a_word_is_told_once() -> None:

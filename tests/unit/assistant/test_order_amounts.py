@@ -14,7 +14,12 @@ from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.understand import understand
 from gpudeck.assistant.query.request import Order, Query
 from gpudeck.assistant.reader.reading import Reader, shipped_reader
+from gpudeck.assistant.tools.changes import settle
+from gpudeck.assistant.tools.tool import ToolContext
 from gpudeck.language.words import words
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec
 from tests.unit.assistant.test_follow_ups import NOW, _Labelled
 
 KNOWN = Known(("train", "eval"), ("nightly",))
@@ -43,6 +48,7 @@ READ = {
     "run 7 again with 40 GB": Order("retry", jobs=(7,), options={"memory": "40gb"}),
     "give job 7 one more gpu": of_7("retry", gpus="+1"),
     "give job 7 4 hours longer": of_7("edit", timeout="+4h"),
+    "give job 7 4 more hours": of_7("edit", timeout="+4h"),
     "extend the time limit of job 7 by 2 hours": of_7("edit", timeout="+2h"),
     "prolonge la limite du job 7 de 3 heures": of_7("edit", timeout="+3h"),
     "verlängere das zeitlimit von job 7 um 4 Stunden": of_7("edit", timeout="?4h"),
@@ -139,10 +145,33 @@ def test_a_new_job_has_nothing_that_an_amount_is_related_to(text: str) -> None:
 
 
 def test_a_higher_priority_makes_no_other_amount_higher() -> None:
-    spans = {"jobs": "7", "priority": "priority", "timeout": "4h"}
+    spans = {"jobs": "7", "priority": "5", "timeout": "4h"}
     reader = cast(Reader, _Labelled("order edit", "change=more", spans=spans))
-    found = understand("7: higher priority, limit 4h", KNOWN, State(), NOW, reader)
-    assert found.request == Order("edit", jobs=(7,), options={"priority": "10", "timeout": "4h"})
+    found = understand("7: higher priority 5, limit 4h", KNOWN, State(), NOW, reader)
+    assert found.request == Order("edit", jobs=(7,), options={"priority": "5", "timeout": "4h"})
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "change"),
+    [("lower the priority of 7", "priority", "change=less"), ("7 down", "down", ""),
+     ("double the priority of 7", "priority", "change=more"), ("gib 7 höhere Prio", "höhere", ""),
+     ("prio von 7 runter", "runter", "change=less"), ("half the priority for 7", "half", ""),
+     ("sube la prioridad del 7", "prioridad", "change=more")],
+)  # fmt: skip
+def test_a_priority_without_a_level_is_asked_for(text: str, said: str, change: str) -> None:
+    marks = (change,) if change else ()
+    reader = cast(Reader, _Labelled("order edit", *marks, spans={"jobs": "7", "priority": said}))
+    found = understand(text, KNOWN, State(), NOW, reader)
+    assert found.request is None and not found.choices
+    assert found.refusal is not None and found.refusal.problem == "priority"
+
+
+def test_a_priority_is_lowered_to_the_one_that_is_named() -> None:
+    for said, level in (("2", "2"), ("low", "-10"), ("niedrig", "-10")):
+        reader = cast(Reader, _Labelled("order edit", "change=less",
+                                        spans={"jobs": "7", "priority": said}))  # fmt: skip
+        found = understand(f"lower the priority of 7 to {said}", KNOWN, State(), NOW, reader)
+        assert found.request == Order("edit", jobs=(7,), options={"priority": level})
 
 
 def test_what_is_said_again_replaces_the_amount_of_before() -> None:
@@ -150,6 +179,18 @@ def test_what_is_said_again_replaces_the_amount_of_before() -> None:
     meant = completing(Order("edit", jobs=(7,), options={"memory": "40gb"}), State(order=last))
     assert meant == Order("retry", jobs=(7,), options={"memory": "40gb"},
                           changes={"timeout": "x2"})  # fmt: skip
+
+
+def test_jobs_get_an_amount_together_if_it_is_the_same_for_all() -> None:
+    def job(number: int, *tags: str) -> Job:
+        return Job(number, Spec(("x",), "x", "/", tags=tags), 0.0, Queued())
+
+    context = ToolContext(cast(Client, None))
+    tagged = Order("edit", group="sweep", changes={"tags": "+urgent"})
+    made = settle(context, tagged, [job(1, "a"), job(2, "a")])
+    assert made == Order("edit", group="sweep", options={"tags": "a,urgent"})
+    with pytest.raises(UserError, match="different values"):
+        settle(context, tagged, [job(1, "a"), job(2)])
 
 
 def test_factors_and_signs_are_said_in_four_languages() -> None:
