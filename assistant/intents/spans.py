@@ -85,6 +85,7 @@ _NTH = re.compile(r"(?i)\d{1,2}(?:st|nd|rd|th|er|\.)?")
 _OF_MONTH = re.compile(r"(?i)(?<!\w)(?:the|zum|vom|am|den|dem|le|au|du|el|al|del)\s$")
 _DAY_AND_MONTH = re.compile(r"(?<![\d.:])(?<!um )(?<!at )\d{1,2}\.(?:0?[1-9]|1[0-2])$")
 _MOMENTS = frozenset({"until", "from", "begin", "at"})
+_LENGTHS = frozenset({"timeout", "duration"})
 _WAITED_FOR = frozenset({"after", "after_any"})
 _OF_OPTIONS = frozenset({"order edit", "order submit"})
 _FAILS = re.compile(
@@ -251,7 +252,8 @@ def _whole_times(request: str, parts: list[_Part]) -> list[_Part]:
 
 
 def _joined(request: str, parts: list[_Part]) -> list[_Part]:
-    """Return parts in which a time is one that was found in two pieces with nothing between.
+    """Return parts in which a time is one that was found in two pieces with nothing between, as
+    `4 more` and `hours`.
 
     So is the model of a GPU, as in `RTX 4090`. A time that delays an order stays as it is: what has
     one is proposed by its letters alone.
@@ -260,7 +262,7 @@ def _joined(request: str, parts: list[_Part]) -> list[_Part]:
     for part in parts:
         last = made[-1] if made else None
         follows = last is not None and (
-            last.field == part.field in _MOMENTS - {"at"}
+            last.field == part.field in (_MOMENTS - {"at"}) | _LENGTHS
             or (last.field in _OF_MODEL and part.field in _OF_MODEL
                 and _MODEL.fullmatch(request[last.first : part.last]) is not None)
         )  # fmt: skip

@@ -28,17 +28,17 @@ from gpudeck.scheduler.protocol.units import parse_bytes, parse_integer, parse_s
 
 
 def settle(context: ToolContext, order: Order, jobs: Sequence[Job]) -> Order:
-    """Return an order with values in place of its changes, computed from its one job.
+    """Return an order with values in place of its changes, computed from its jobs.
 
-    Raises UserError if several jobs are meant, if no amount is said and none follows from how the
-    job failed, or if the job has none that it could be added to.
+    Raises UserError if the jobs would get different values, if no amount is said and none follows
+    from how a job failed, or if a job has none that it could be added to.
     """
     if not order.changes:
         return order
-    if len(jobs) > 1:
-        raise UserError(phrase("change the amounts of one job at a time"))
-    options = {name: _value(context, name, change, jobs[0])
-               for name, change in order.changes.items()}  # fmt: skip
+    options, *others = ({name: _value(context, name, change, job)
+                         for name, change in order.changes.items()} for job in jobs)  # fmt: skip
+    if any(other != options for other in others):
+        raise UserError(phrase("these jobs would get different values: change one at a time"))
     return msgspec.structs.replace(order, options=order.options | options, changes={})
 
 
