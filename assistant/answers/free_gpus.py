@@ -24,7 +24,7 @@ def _now(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> s
             )  # fmt: skip
         parts.append(gpu)
     if not parts:
-        return words.text("No GPU is free now.")
+        return "" if query.devices else words.text("No GPU is free now.")
     return words.text("Free now: {gpus}.", gpus=words.listed(parts))
 
 
@@ -54,6 +54,12 @@ def _then(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
         else value_text(since, "moment", words, rows.time)
     )
     gpus = words.listed([phrases.escaped(str(name), 40) for name in names])
+    if busy := [name for name in _named(query) if name not in names]:
+        return words.count(
+            "No: {gpus} is not known to be free then ({when}).",
+            "No: {gpus} are not known to be free then ({when}).", len(busy),
+            gpus=words.listed(busy), when=when,
+        )  # fmt: skip
     if not names:
         return words.text("No GPU is known to be free then ({when}).", when=when)
     return words.text(
@@ -67,12 +73,27 @@ def _then(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
 def _from(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     at, wanted = values
     n = int(number(wanted))
+    if named := _named(query):
+        gpus = words.listed(named)
+        if at is None:
+            return words.count("When {gpus} will be free is not known.",
+                               "When {gpus} will be free at once is not known.", len(named),
+                               gpus=gpus)  # fmt: skip
+        free = value_text(at, "moment", words, rows.time)
+        return words.count("{gpus} should be free {moment}.",
+                           "{gpus} should all be free {moment}.", len(named),
+                           gpus=gpus, moment=free)  # fmt: skip
     if at is None:
         return words.count("When {n} GPU will be free is not known.",
                            "When {n} GPUs will be free at once is not known.", n)  # fmt: skip
     moment = value_text(at, "moment", words, rows.time)
     return words.count("{n} GPU should be free {moment}.", "{n} GPUs should be free {moment}.", n,
                        moment=moment)  # fmt: skip
+
+
+def _named(query: Query) -> list[str]:
+    """Return the GPUs that are asked about; none where any may do."""
+    return [f"GPU {index}" for index in query.devices]
 
 
 def _wanted(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:

@@ -454,9 +454,9 @@ class Questions(Comparisons):
         if self.letters("begin") or self.letters("ahead"):
             begin, end = self._coming()
             span = Span(begin, end)
-        return [Query("capacity", gpus=self.number("count") or 0, amount=self.size("memory"),
-                      model=" ".join(self.letters("gpu_type")), time=span,
-                      limit=self.number("limit") or 0)]  # fmt: skip
+        return [Query("capacity", devices=self.devices(), gpus=self.number("count") or 0,
+                      amount=self.size("memory"), model=" ".join(self.letters("gpu_type")),
+                      time=span, limit=self.number("limit") or 0)]  # fmt: skip
 
     def _settings(self) -> list[Query]:
         return [Query("settings", text=self.setting())]

@@ -19,7 +19,7 @@ from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.busy_causes import Reserved
-from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Job, Queued
 from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Snapshot, label
 from gpudeck.scheduler.protocol.wait_texts import explain
@@ -49,14 +49,22 @@ class _Hold(NamedTuple):
 
 
 def capacity(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
-    """Return where and when such a job would start, and which GPUs are free and held."""
-    wanted = query.gpus or (1 if query.amount or snapshot.devices else 0)
+    """Return where and when such a job would start, and which GPUs are free and held.
+
+    Raises NotFound if the GPUs that are asked about are not there.
+    """
+    wanted = query.gpus or len(query.devices) or (1 if query.amount or snapshot.devices else 0)
     count = query.limit or 1
     row = _dry_run(daemon, query, wanted, snapshot)
     notes: tuple[Note, ...] = (Note("wanted", (wanted, query.amount, snapshot.time, count)),)
-    gpus = [s for s in snapshot.devices if s.device.kind != "cpu" and not s.device.host]
+    known = [s for s in snapshot.devices if s.device.kind != "cpu" and not s.device.host]
+    gpus = [s for s in known if not query.devices or s.device.index in query.devices]
+    if query.devices and not gpus:
+        named = ", ".join(f"GPU {index}" for index in query.devices)
+        raise NotFound(phrase("there is no {gpu} on this machine", gpu=named))
     if query.amount:
-        notes = (*notes, Note("free", free_memory(snapshot, _whole(daemon, gpus))))
+        others = {s.device.id for s in known if s not in gpus}
+        notes = (*notes, Note("free", free_memory(snapshot, others | _whole(daemon, gpus))))
     if wanted and gpus:
         notes = (*notes, *_holds(daemon, query, wanted * count, gpus, snapshot))
     if row.absent and snapshot.is_recorded and wanted <= len(snapshot.devices):
@@ -69,7 +77,8 @@ def capacity(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
 def _dry_run(daemon: Client, query: Query, wanted: int, snapshot: Snapshot) -> Row:
     """Return where and when such a job would start, by a dry run of the daemon."""
     begin = max(snapshot.time, query.time.since) if query.time is not None else 0.0
-    said = {"memory": round(query.amount), "gpu_type": query.model, "begin": begin}
+    model = f"GPU {query.devices[0]}" if len(query.devices) == 1 else query.model
+    said = {"memory": round(query.amount), "gpu_type": model, "begin": begin}
     options = {"gpus": wanted} | {name: value for name, value in said.items() if value}
     try:
         spec = daemon.spec(["true"], options)  # type: ignore[arg-type]
@@ -90,6 +99,7 @@ def _holds(
     active, now = daemon.jobs(MAX_JOBS, active=True), snapshot.time
     jobs = {job.id: job for job in active}
     holds = [_hold(daemon, state, jobs, snapshot) for state in gpus]
+    wanted = min(wanted, len(holds)) if query.devices else wanted
     free = [hold for hold in holds if hold.holder is None]
     yield Note("gpus now", tuple(part for hold in free for part in _until_booked(hold)))
     held: dict[tuple[Value, ...], list[str]] = {}

@@ -17,6 +17,7 @@ from gpudeck.language.words import words
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.busy_causes import HeldByJobs, JobWaits, OtherProcesses
 from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.errors import NotFound
 from gpudeck.scheduler.protocol.jobs import Forecast, Job, Progress, Queued, Running, Spec
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
@@ -91,6 +92,21 @@ def test_a_time_to_come_counts_the_ends_of_jobs_and_the_bookings(
     named = said.partition("\n")[0].partition("): ")[2]
     expected = {2.0: "GPU 0, GPU 1 and GPU 2.", 0.5: "GPU 2.", 17.0: "GPU 0 and GPU 1."}
     assert named == expected.get(since, expected[2.0])
+
+
+def test_a_gpu_that_is_named_is_answered_for() -> None:
+    morning = Span(NOW + 19 * HOUR, NOW + 19 * HOUR)
+    kept = told(Query("capacity", devices=(2,), time=morning))
+    assert kept.startswith("No: GPU 2 is not known to be free then (on 27 November 2026 at 10:20).")
+    assert "Free now: GPU 2 (kept for group sweep, 27 November 2026, 09:20 to 13:20" in kept
+    assert "GPU 0" not in kept and "GPU 3" not in kept
+    free = told(Query("capacity", devices=(0, 1), time=morning))
+    assert free.startswith("Yes: these GPUs should be free then")
+    assert "GPU 0 and GPU 1 should all be free at 16:20." in told(Query("capacity", devices=(0, 1)))
+    unknown = told(Query("capacity", devices=(0,)), done=0)
+    assert "When GPU 0 will be free is not known." in unknown and "GPU 1" not in unknown
+    with pytest.raises(NotFound, match="there is no GPU 9"):
+        told(Query("capacity", devices=(9,)))
 
 
 def test_no_memory_is_offered_of_gpus_that_a_job_has_as_a_whole() -> None:
