@@ -5,8 +5,11 @@ There is no list of what each order uses: a part is used if the order is another
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
+from gpudeck.assistant.intents.moments import with_digits
+from gpudeck.assistant.intents.priorities import priority_of
 from gpudeck.assistant.intents.values import Unread
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.reader.reading import Reading
@@ -14,8 +17,6 @@ from gpudeck.assistant.reader.reading import Reading
 _TOGETHER = frozenset({"jobs", "gpus", "except", "pid", "priority", "notes", "setting", "value",
                        "command", "gpu_type"})  # fmt: skip
 """Fields all letters of which are read, so that two may say the same."""
-_PAST = "time"
-"""The day on which a job failed that is run again; `order_refusals` has compared it with now."""
 _OWN = frozenset({"user", "group", "states", "preemptible", "hold"})
 """Fields whose marks say what no letters say besides."""
 
@@ -41,7 +42,9 @@ def lost_part(
             return False
 
     for index, (field, letters) in enumerate(found.spans):
-        if field != _PAST and is_same(*_without(request, found, {*_with(found, index)})):
+        if not _says_nothing(field, letters) and is_same(
+            *_without(request, found, {*_with(found, index)})
+        ):
             return letters
     for mark in sorted(found.marks):
         field = mark.partition("=")[0]
@@ -49,6 +52,16 @@ def lost_part(
         if field in _OWN and is_same(request, found._replace(marks=found.marks - same)):
             return field
     return ""
+
+
+def _says_nothing(field: str, letters: str) -> bool:
+    """Return whether letters say nothing besides what an order has.
+
+    They are the day on which a job failed that is run again, which `order_refusals` has compared
+    with now, and a word such as `bump` for the place that a job gets.
+    """
+    is_level = priority_of(letters) is not None or re.search(r"\d", with_digits(letters))
+    return field == "time" or (field == "priority" and not is_level)
 
 
 def _with(found: Reading, index: int) -> Iterator[int]:
