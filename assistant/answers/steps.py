@@ -54,7 +54,7 @@ def _steps(note: Note) -> Iterable[Step]:
 
 
 def _of_failure(job: Value, kind: Value, line: Value) -> Step | None:
-    """Return what helps against a kind of `gpudeck.assistant.query.failures`."""
+    """Return what helps against a kind of `gpudeck.scheduler.protocol.failures`."""
     if page := {"disk": "cleanup", "driver": "alerts"}.get(str(kind)):
         return page_step(page)
     shown = int(number(job))

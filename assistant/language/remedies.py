@@ -26,7 +26,7 @@ _REMEDIES = {
 def advice(job: object, kind: str, line: str, words: Words) -> tuple[str, str]:
     """Return Markdown with the line of a log that shows why a job failed, and what helps.
 
-    `kind` is one of `gpudeck.assistant.query.failures.KINDS`.
+    `kind` is one of `gpudeck.scheduler.protocol.failures.KINDS`.
     """
     log = words.text("The log of job {job} says:", job=job)
     return f"{log}\n\n{phrases.fenced(line)}", remedy(kind, words)

@@ -11,7 +11,7 @@ import msgspec
 from gpudeck.accel import result as results
 from gpudeck.assistant.facts.fact import QUEUE
 from gpudeck.assistant.facts.phrases import log_lines, plain
-from gpudeck.assistant.query import estimates, failures, printed
+from gpudeck.assistant.query import estimates, printed
 from gpudeck.assistant.query.find import MAX_JOBS, named_jobs
 from gpudeck.assistant.query.groups import HELPERS
 from gpudeck.assistant.query.remedies import obstacle_note, retry_note
@@ -25,8 +25,8 @@ from gpudeck.assistant.retrieval.job_logs import ONE_LOG
 from gpudeck.assistant.retrieval.job_logs import read as read_log
 from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import failures, paths
 from gpudeck.scheduler.protocol import jobs as j
-from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import NotFound
 from gpudeck.scheduler.protocol.search import FAILED, Search, outcome
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label

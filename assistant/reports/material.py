@@ -8,9 +8,9 @@ import msgspec
 
 from gpudeck.assistant.facts import FIELDS_SPAN, NOW_S, Fact, gather, phrases, usage
 from gpudeck.assistant.query.execute import read_snapshot
-from gpudeck.assistant.query.failures import Failure, recognized
 from gpudeck.assistant.reports.report import Kind
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.failures import Failure, recognized
 from gpudeck.scheduler.protocol.fields import with_uncertainty
 from gpudeck.scheduler.protocol.jobs import Ended, Event, Failed, Job, Lost, Queued
 from gpudeck.scheduler.protocol.search import Search

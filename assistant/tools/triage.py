@@ -9,7 +9,6 @@ import msgspec
 
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.language.remedies import remedy
-from gpudeck.assistant.query.failures import Failure, recognized
 from gpudeck.assistant.query.find import named_jobs
 from gpudeck.assistant.query.request import Order, Target
 from gpudeck.assistant.tools.targets import title
@@ -18,6 +17,7 @@ from gpudeck.language.text import phrase
 from gpudeck.language.words import words
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.failures import Failure, recognized
 from gpudeck.scheduler.protocol.jobs import Failed, Job, Lost
 
 _READ = 2**20
@@ -41,7 +41,7 @@ class Triage(msgspec.Struct, frozen=True, omit_defaults=True):
     """The exit status; negative for a signal."""
     attempts: int
     cause: str
-    """One of `gpudeck.assistant.query.failures.KINDS`, `time limit` or `lost`; empty: unknown."""
+    """One of `failures.KINDS` of the protocol, `time limit` or `lost`; empty: unknown."""
     line: str
     """The line of the output that shows the cause."""
     remedy: str

@@ -10,6 +10,7 @@ import msgspec
 from gpudeck.language.text import Bytes, Listed, Message, Span, phrase
 from gpudeck.scheduler.attempts import Ending, Exit, NeverRan, running
 from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.failures import recognized
 from gpudeck.scheduler.protocol.jobs import (
     Cancelled,
     Done,
@@ -244,7 +245,8 @@ def ended(state: Starting | Running, record: Exit, result: msgspec.Raw, last_lin
     """Return the state after the runner's record.
 
     Args:
-        last_line: of the output; it is quoted where the job failed.
+        last_line: of the output; it is quoted where the job failed, as the cause if it is that of a
+            known kind of failure.
     """
     off = state.suspended_by(record.ended) if isinstance(state, Running) else 0.0
     if isinstance(state, Running) and state.stopping:
@@ -256,8 +258,10 @@ def ended(state: Starting | Running, record: Exit, result: msgspec.Raw, last_lin
     reason = _explain_failure(record)
     printed = record.over or (record.code is not None and (record.code >= 0 or record.starved))
     quote = last_line if printed else ""
-    if quote:
+    if quote and recognized([quote]) is not None:
         reason = phrase("{reason}: {quote}", reason=reason, quote=quote)
+    elif quote:
+        reason = phrase("{reason}; last line: {quote}", reason=reason, quote=quote)
     return Failed(
         record.started, record.ended, reason, record.code, state.devices, result, suspended=off,
         quote=quote,

@@ -69,10 +69,10 @@ def test_a_failure_has_the_same_reason_as_here_and_is_retried(deck: Client, tmp_
     ends = [deck.wait(job.id, WAIT_S).state for job in (bad, absent, slow)]
     assert all(isinstance(end, Failed) for end in ends)
     assert [str(end.reason) for end in ends if isinstance(end, Failed)] == [
-        "exit code 3: oops",
+        "exit code 3; last line: oops",
         f"cannot start 'no-such-command' in '{Path.cwd()}' on {os.uname().nodename}: "
         "No such file or directory. The folder and the command must exist there, too.",
-        "ran longer than its limit of 1 s: begun",
+        "ran longer than its limit of 1 s; last line: begun",
     ]
     tries = [attempt for job, attempt, _ in lines(ran) if job == str(bad.id)]
     assert len(tries) == len(set(tries)) == 2

@@ -46,7 +46,10 @@ def test_jobs_run_and_fail_there_as_they_would_here(deck: Client, tmp_path: Path
     assert log_of(done) == "a b\n/usr\nend"
     assert [file.read_text() for file in deck.artefacts(done.id)] == ["kept\n"]
     reasons = [str(end.state.reason) for end in ends if isinstance(end.state, Failed)]
-    assert reasons == ["exit code 3: oops", "ran longer than its limit of 1 s: begun"]
+    assert reasons == [
+        "exit code 3; last line: oops",
+        "ran longer than its limit of 1 s; last line: begun",
+    ]
 
 
 def test_a_cancel_ends_what_ignores_it(deck: Client, tmp_path: Path) -> None:

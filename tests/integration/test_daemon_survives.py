@@ -106,7 +106,7 @@ def test_a_job_that_ends_while_no_daemon_runs_is_stored_with_its_output(
     assert isinstance(done, Done)
     assert bytes(done.result) == b'{"tflops": 2}'
     assert isinstance(failed, Failed)
-    assert str(failed.reason) == "exit code 7: last words"
+    assert str(failed.reason) == "exit code 7; last line: last words"
     assert done.at <= time.time()
 
 

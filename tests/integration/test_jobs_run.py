@@ -45,7 +45,7 @@ def test_a_job_runs_and_its_output_is_kept(shared: Client, tmp_path: Path) -> No
     [
         (
             ["sh", "-c", "echo first; echo 'no data: x.csv'; exit 3"],
-            "exit code 3: no data: x.csv",
+            "exit code 3; last line: no data: x.csv",
             3,
         ),
         (["sh", "-c", "exit 1"], "exit code 1", 1),
@@ -57,7 +57,11 @@ def test_a_job_runs_and_its_output_is_kept(shared: Client, tmp_path: Path) -> No
             None,
         ),
         (["/"], "cannot start '/' in {cwd}: Permission denied", None),
-        (["sh", "-c", "printf '\\033[31mred\\377\\n'; exit 2"], "exit code 2: red\ufffd", 2),
+        (
+            ["sh", "-c", "printf '\\033[31mred\\377\\n'; exit 2"],
+            "exit code 2; last line: red\ufffd",
+            2,
+        ),
     ],
 )
 def test_a_failure_has_a_reason(

@@ -48,7 +48,7 @@ def test_a_log_is_cut_without_a_daemon_and_followed_across_the_gap(
         (tmp_path / "end").touch()
         state = deck.wait(job.id, WAIT_S).state
         assert isinstance(state, Failed)
-        assert str(state.reason) == "exit code 3: no data: x.csv"
+        assert str(state.reason) == "exit code 3; last line: no data: x.csv"
         last = b'{"gpudeck":"progress","done":1,"total":1}\nno data: x.csv\n'
         kept = deck.log(job.id)
         head, tail = kept[: MIB // 8], kept[-MIB // 2 :]

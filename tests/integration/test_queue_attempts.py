@@ -26,7 +26,7 @@ def test_a_job_over_its_time_limit_is_ended_and_fails(shared: Client) -> None:
         shared.submit(["sh", "-c", "echo begun; sleep 600"], timeout="0.3s").id, WAIT_S
     ).state
     assert isinstance(state, Failed)
-    assert str(state.reason) == "ran longer than its limit of 0.3 s: begun"
+    assert str(state.reason) == "ran longer than its limit of 0.3 s; last line: begun"
     assert state.code == -15
     inside = shared.wait(shared.submit(["true"], timeout=60).id, WAIT_S).state
     assert isinstance(inside, Done)
@@ -41,7 +41,10 @@ def test_a_job_that_exits_cleanly_at_its_time_limit_fails_too(
     )
     state = shared.wait(shared.submit(python(code), timeout=1.0).id, WAIT_S).state
     assert isinstance(state, Failed)
-    assert (str(state.reason), state.code) == ("ran longer than its limit of 1 s: saved", 0)
+    assert (str(state.reason), state.code) == (
+        "ran longer than its limit of 1 s; last line: saved",
+        0,
+    )
 
 
 def test_a_time_limit_holds_while_no_daemon_runs_and_ends_the_whole_tree(
@@ -112,7 +115,10 @@ def test_a_job_is_retried_as_often_as_requested(shared: Client, tmp_path: Path) 
     job = shared.submit(python(COUNT + "sys.exit(7)", tmp_path / "tries"), retries=2, backoff=0.02)
     state = shared.wait(job.id, WAIT_S).state
     assert isinstance(state, Failed)
-    assert (str(state.reason), (tmp_path / "tries").read_text()) == ("exit code 7: try 3", "123")
+    assert (str(state.reason), (tmp_path / "tries").read_text()) == (
+        "exit code 7; last line: try 3",
+        "123",
+    )
     assert words(shared, job.id).count("failed") == 3
 
 

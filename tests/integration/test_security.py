@@ -164,5 +164,5 @@ def test_hostile_texts_of_a_job_are_printed_harmlessly(
     ):
         main(command)
         shown += "".join(capsys.readouterr())
-    assert "exit code 3: bad" in shown
+    assert "exit code 3; last line: bad" in shown
     assert not [c for c in shown if not c.isprintable() and c != "\n"]

@@ -10,7 +10,6 @@ import pytest
 from examples import CPU, CPU_STATE, DONE, HISTORY, JOBS, NOW, job, replayed, snapshot
 
 from gpudeck.assistant.facts import gather, phrases
-from gpudeck.assistant.query.failures import Failure
 from gpudeck.assistant.reports.contents import compose
 from gpudeck.assistant.reports.html import html
 from gpudeck.assistant.reports.markdown import digest, markdown
@@ -30,6 +29,7 @@ from gpudeck.language.languages import Language
 from gpudeck.language.text import phrase
 from gpudeck.language.words import words
 from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.failures import Failure
 from gpudeck.scheduler.protocol.jobs import Done, Event, Failed, Job, Usage
 from gpudeck.scheduler.protocol.snapshot import Alert, Columns
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpudeck.assistant.language.remedies import remedy
-from gpudeck.assistant.query.failures import KINDS
 from gpudeck.assistant.tools.triage import helpful_order
 from gpudeck.language.words import words
+from gpudeck.scheduler.protocol.failures import KINDS
 from gpudeck.scheduler.protocol.jobs import Failed, Job, Spec
 
 

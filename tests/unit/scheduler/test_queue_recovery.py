@@ -57,7 +57,15 @@ def ended(code: int | None, error: str = "") -> Exit:
             RUNNING,
             ended(3),
             False,
-            Failed(11.0, 12.0, "exit code 3: last words", 3, ("cpu",), RESULT, quote="last words"),
+            Failed(
+                11.0,
+                12.0,
+                "exit code 3; last line: last words",
+                3,
+                ("cpu",),
+                RESULT,
+                quote="last words",
+            ),
         ),
         (STOPPING, ended(-15), False, Cancelled(12.0, 11.0, ("cpu",))),
         (STOPPING, GONE, False, Cancelled(20.0, 10.0, ("cpu",))),
@@ -102,14 +110,17 @@ def test_the_runner_of_a_job_of_another_machine_is_not_looked_for_in_this_one(ho
     [
         (
             Exit("nonce", 11.0, 12.0, -15, "", 7200.0),
-            "ran longer than its limit of 2 h: last words",
+            "ran longer than its limit of 2 h; last line: last words",
         ),
-        (Exit("nonce", 11.0, 12.0, 0, "", 90.0), "ran longer than its limit of 90 s: last words"),
+        (
+            Exit("nonce", 11.0, 12.0, 0, "", 90.0),
+            "ran longer than its limit of 90 s; last line: last words",
+        ),
         (ended(-9), "killed by SIGKILL (often the kernel, out of memory)"),
         (ended(-11), "killed by SIGSEGV"),
         (ended(-64), "killed by SIGRTMAX"),
         (ended(-200), "killed by signal 200"),
-        (ended(1), "exit code 1: last words"),
+        (ended(1), "exit code 1; last line: last words"),
         (
             ended(None, "cannot start 'nope' in '/': No such file or directory"),
             "cannot start 'nope' in '/': No such file or directory",
@@ -122,8 +133,23 @@ def test_a_failure_has_a_reason(found: Exit, words: str) -> None:
     assert str(verdict.reason) == words
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("ValueError: no rows", "exit code 1: ValueError: no rows"),
+        ("ls: cannot access '|': No such file or directory",
+         "exit code 1: ls: cannot access '|': No such file or directory"),
+        ("notes.md", "exit code 1; last line: notes.md"),
+    ],
+)  # fmt: skip
+def test_a_last_line_is_told_as_the_cause_only_if_it_is_an_error(line: str, words: str) -> None:
+    verdict = decide(RUNNING, ended(1), False, NO_RESULT, line, 20.0)
+    assert isinstance(verdict, Failed) and verdict.quote == line
+    assert str(verdict.reason) == words
+
+
 def test_a_failure_is_told_in_the_readers_language() -> None:
-    assert found_reason(ended(1)) == "Exit-Code 1: letzte Worte"
+    assert found_reason(ended(1)) == "Exit-Code 1; letzte Zeile: letzte Worte"
     program = Exit("nonce", 1.0, 2.0, None, "", program="nope", folder="/gone", folder_gone=True)
     assert found_reason(program) == (
         "'nope' kann in /gone nicht gestartet werden: diesen Ordner gibt es nicht mehr"
