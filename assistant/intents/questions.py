@@ -117,6 +117,8 @@ class Questions(Comparisons):
         """Return a query with its aggregate, order, bounds and limit."""
         which, combine = self.marked("which"), self.marked("combine")
         changes: dict[str, object] = {}
+        if {"highest", "lowest"} <= {*which}:
+            which = []  # no one value is asked for, and all are shown
         if which and which[0] in ("highest", "lowest"):
             changes = {"aggregate": "max" if which[0] == "highest" else "min", "extreme": True}
         elif which:

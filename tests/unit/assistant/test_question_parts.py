@@ -153,6 +153,11 @@ def test_energy_and_hours_are_asked_by_user_day_and_group() -> None:
     assert (groups.by, groups.aggregate) == ("group", "mean")
 
 
+def test_the_highest_and_the_lowest_at_once_are_among_all_values() -> None:
+    both = asked("ask gpus", "measure=util", "which=highest", "which=lowest").request
+    assert both == Query("devices", "util")
+
+
 def test_two_times_are_compared_for_jobs_and_users_and_the_last_one_is_the_one_before() -> None:
     made = asked("ask users", "measure=gpu_hours", "user=@me", "compare=before",
                  time="this month", time2="last").request  # fmt: skip
