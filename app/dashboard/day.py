@@ -15,12 +15,13 @@ from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_list
 from gpudeck.app.link.call import Call
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.energy import POWER_FIELDS, watts
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Columns
 
 SECONDS = 86_400.0
-_FIELDS = ("util", "power", "temp")
+_FIELDS = ("util", *POWER_FIELDS, "temp")
 _BINS, _BINS_OF_MANY, _MANY = 1440, 288, 16
 """The number of bins, fewer if there are many devices."""
 _MOST_JOBS = 1000
@@ -91,9 +92,9 @@ def day(
         loads = _known(columns.columns.get("util", []))
         seconds += bin_s * len(loads)
         busy += bin_s * sum(load >= idle_below for load in loads)
-        watts = _known(columns.columns.get("power", []))
-        if watts:
-            joules = (joules or 0.0) + sum(watts) * bin_s
+        power = _known(watts(columns))
+        if power:
+            joules = (joules or 0.0) + sum(power) * bin_s
         highs = columns.high.get("temp") or columns.columns.get("temp", [])
         for at, degrees in zip(columns.times, highs, strict=False):
             if degrees is not None and (hottest is None or degrees > hottest[0]):

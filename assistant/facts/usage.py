@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.facts.devices import source_name, subject
@@ -16,9 +15,12 @@ from gpudeck.language.numbers import duration
 from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.protocol import jobs as j
 from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.energy import POWER_FIELDS, joules_of_history
 from gpudeck.scheduler.protocol.snapshot import Alert, Columns, full_label
 
 _ADDED_UP = phrase("readings of its devices, added up by the daemon")
+ENERGY_FIELDS = (*POWER_FIELDS, "energy")
+"""The fields of a history that `energy_facts` reads."""
 COUNTER_S = 1200.0
 """Seconds below which a card's energy counter is too coarse: it is read twice a minute."""
 USED = {
@@ -146,7 +148,7 @@ def energy_facts(device: Device, history: Columns | None, now: float) -> list[Fa
     Over a long span its own counter is used, otherwise its power times the time it was read.
     """
     add = FactBuilder(subject(device), full_label(device), "", now)
-    power = _integrated(history)
+    power = None if history is None else joules_of_history(history)
     counted = _counted(history) if power is None or _seconds(history) >= COUNTER_S else None
     name = source_name(device)
     if counted is not None:
@@ -214,15 +216,3 @@ def _counted(history: Columns | None) -> float | None:
     high = [v for v in history.high.get("energy", ()) if v is not None and math.isfinite(v)]
     rose = all(a <= b for a, b in zip(high, low[1:], strict=False))
     return high[-1] - low[0] if low and rose else None
-
-
-def _integrated(history: Columns | None) -> float | None:
-    """Return the joules of the mean power between readings; gaps count as nothing."""
-    power = history.columns.get("power", []) if history is not None else []
-    times = history.times if history is not None else []
-    steps = [
-        (times[i + 1] - times[i]) * (a + b) / 2
-        for i, (a, b) in enumerate(pairwise(power))
-        if a is not None and b is not None and math.isfinite(a) and math.isfinite(b)
-    ]
-    return math.fsum(steps) if steps else None

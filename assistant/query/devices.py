@@ -11,7 +11,7 @@ import msgspec
 
 from gpudeck.assistant.facts.devices import largest_error, source, source_name, subject
 from gpudeck.assistant.facts.phrases import plain
-from gpudeck.assistant.facts.usage import energy_facts
+from gpudeck.assistant.facts.usage import ENERGY_FIELDS, energy_facts
 from gpudeck.assistant.query.estimates import IDLE_UTIL
 from gpudeck.assistant.query.find import named_jobs
 from gpudeck.assistant.query.groups import by_time
@@ -327,7 +327,7 @@ def _over_time(
     for state in states:
         values: list[Value] = []
         for name in measures:
-            fields = ("power", "energy") if name == "energy" else (name,)
+            fields = ENERGY_FIELDS if name == "energy" else (name,)
             window = (span.since - _NEAR_S, span.since + _NEAR_S) if span.point else (
                 span.since, span.until)  # fmt: skip
             history = daemon.history(state.device.id, with_uncertainty(fields), *window, POINTS)

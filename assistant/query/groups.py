@@ -16,6 +16,7 @@ from gpudeck.assistant.query.shape import combined, finite, shaped
 from gpudeck.assistant.query.table import SUBJECTS
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.energy import POWER_FIELDS, watts
 from gpudeck.scheduler.protocol.snapshot import DeviceState
 
 HELPERS = {"user": "user", "name": "name", "group": "group", "day": "submitted",
@@ -69,7 +70,7 @@ def by_time(
 ) -> Rows:
     """Return a row for each day or hour: the energy of all devices, or the mean of their values."""
     name = query.measure if query.measure not in ("", "use") else "util"
-    field, span = "power" if name == "energy" else name, query.time
+    span = query.time
     if span is None:
         span = Span(now - _PAST_S[query.by], now)
     span = Span(max(span.since, now - _KEPT_S), span.until)
@@ -81,9 +82,14 @@ def by_time(
     found: defaultdict[str, list[float]] = defaultdict(list)
     days: defaultdict[str, set[str]] = defaultdict(set)
     for state in states:
-        history = daemon.history(state.device.id, (field,), since, until, points)
+        fields = POWER_FIELDS if name == "energy" else (name,)
+        history = daemon.history(state.device.id, fields, since, until, points)
         peaks = query.aggregate == "max" and not query.extreme
-        column = (history.high if peaks else history.columns).get(field, [])
+        column = (
+            watts(history)
+            if name == "energy"
+            else (history.high if peaks else history.columns).get(name, [])
+        )
         read = zip(history.times, column, strict=False)
         for at, value in _joules(read, asked) if name == "energy" else read:
             if value is not None and finite(value):

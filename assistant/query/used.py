@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gpudeck.assistant.facts.usage import energy_facts
+from gpudeck.assistant.facts.usage import ENERGY_FIELDS, energy_facts
 from gpudeck.assistant.query.rows import Value
 from gpudeck.assistant.query.shape import finite
 from gpudeck.language.text import Message, phrase
@@ -13,7 +13,7 @@ from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import Running
 
 _POINTS = 500
-_FIELDS = {"energy": ("power", "energy"), "util": ("util",), "memory": ("mem_used",)}
+_FIELDS = {"energy": ENERGY_FIELDS, "util": ("util",), "memory": ("mem_used",)}
 
 
 def used_so_far(

@@ -27,7 +27,7 @@ MOST_JOBS = 500
 MOST_ALERTS = 200
 MOST_FAILURES = 5
 """Failed jobs whose logs are quoted."""
-_FIELDS = with_uncertainty((*FIELDS_SPAN, "energy"))
+_FIELDS = with_uncertainty(tuple(dict.fromkeys((*FIELDS_SPAN, *usage.ENERGY_FIELDS))))
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ class Reaper:
 
     def conclude(self, job: Job, state: Ended, ending: Ending) -> Change:
         """Return the job as it ended with its attempt, or as it waits for another one."""
-        job = msgspec.structs.replace(job, usage=self._usage.take(job))
+        job = msgspec.structs.replace(job, usage=self._usage.take(job, state.at))
         self._index.update(job)  # it keeps what it used, until its end can be stored
         events = (*transitions.record_events(ending), transitions.end_event(state))
         attempt, outcome = attempt_of(job), ending.outcome

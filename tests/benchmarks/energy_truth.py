@@ -30,6 +30,7 @@ import pynvml as nv
 
 from gpudeck.assistant.facts.usage import energy_facts
 from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.energy import POWER_FIELDS
 from gpudeck.scheduler.protocol.jobs import Job, Running, Spec
 from gpudeck.scheduler.protocol.snapshot import Columns
 from gpudeck.scheduler.queue.usage import UsageCollector
@@ -123,7 +124,7 @@ def of_job(readings: Sequence[Reading], start: float, end: float) -> float | Non
     )
     for reading in readings:
         usage.add([reading], [job] if start <= reading.time < end else [])
-    used = usage.take(job)
+    used = usage.take(job, end)
     return used.energy if used is not None and "energy" not in used.absent else None
 
 
@@ -132,7 +133,8 @@ def of_device(readings: Sequence[Reading]) -> float | None:
     reading.
     """
     history = Columns(
-        [r.time for r in readings], {"power": [r.values.get("power") for r in readings]}
+        [r.time for r in readings],
+        {name: [r.values.get(name) for r in readings] for name in POWER_FIELDS},
     )
     (fact,) = energy_facts(Device(readings[0].device, 0, "", "nvidia"), history, readings[-1].time)
     return fact.value if isinstance(fact.value, float) else None

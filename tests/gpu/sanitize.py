@@ -52,7 +52,12 @@ SEPARATOR = ";"
 """Between the names of calls, which may hold commas."""
 CONTROL = "control"
 """The minimal kernel, which shows what the race checker says of every hand-over."""
-HAND_OVERS = {("_publish", "_field"), ("_produce", "_consume"), ("_pass_on", "_second")}
+HAND_OVERS = {
+    ("_publish", "_field"),
+    ("_produce", "_consume"),
+    ("_pass_on", "_second"),
+    ("publish_claim", "take_claim"),
+}
 """Which function writes to shared memory what which other one reads, an mbarrier between them."""
 MOST_ERROR = 2e-2
 """A sink's gradient is a small difference: rounded weights and outputs alone make 1.7e-2 of it."""

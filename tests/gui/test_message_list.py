@@ -60,7 +60,7 @@ def deeds(fed: Fed, view: ConversationView, random: Random) -> list[Callable[[],
         view.undo.undo.click,
         view.again_last,
         lambda: press("later"),
-        lambda: press("sources"),
+        lambda: press("details_button"),
         lambda: view.open(random.choice(kept)),
         lambda: theme.apply(fed.app, random.choice(["light", "dark"])),
     ]

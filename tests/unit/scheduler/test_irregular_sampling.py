@@ -126,7 +126,7 @@ def told_energy(simulation: Simulation) -> float:
     job = Job(1, Spec(("x",), "x", "/", gpus=1), 0.0, Running("n", (UUID,), 0.0, 1, 1, "b"))
     for _, reading in simulation.readings:
         usage.add([reading], [job])
-    used = usage.take(job)
+    used = usage.take(job, simulation.readings[-1][1].time)
     assert used is not None
     return used.energy
 
