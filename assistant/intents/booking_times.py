@@ -36,7 +36,9 @@ class BookingTimes(RelatedAmounts):
             begin, until = until, []  # "le 12"
         if begin and until:
             begin = [of_same_month(begin[0], until[0], self.now)]
-        which = self.letters("gpus") or self.letters("count")
+        which, named = self.letters("gpus") or self.letters("count"), self.devices()
+        if named and self.number("count") not in (None, len(named)):
+            raise Unread(self.letters("count")[0])  # "3 gpus, gpu 1 and 2"
         ends = until or last or self.letters("duration")
         if begin and which and not ends and self._is_whole_day(begin[0]):
             found |= self._whole_day(begin[0])

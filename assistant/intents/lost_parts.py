@@ -14,7 +14,7 @@ from gpudeck.assistant.intents.values import Unread
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.reader.reading import Reading
 
-_TOGETHER = frozenset({"jobs", "gpus", "except", "pid", "priority", "notes", "setting", "value",
+_TOGETHER = frozenset({"jobs", "except", "pid", "priority", "notes", "setting", "value",
                        "command", "gpu_type"})  # fmt: skip
 """Fields all letters of which are read, so that two may say the same."""
 _OWN = frozenset({"user", "group", "states", "preemptible", "hold"})

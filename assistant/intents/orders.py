@@ -33,8 +33,6 @@ _BOOKING_NUMBER = re.compile(
     r"\s+(?:n\S{1,5}\s+)?#?\d+"
 )
 """It is no GPU's: a booking is described by its GPUs, its day, or whom it is for."""
-_HOST = re.compile(r"(?i)(?!gpus?\d|cuda|cards?\d)[^\W\d_][\w.-]*\d[\w.-]*")
-"""The name of another machine, such as `node2`."""
 _PLACES = re.compile(
     r"(?i)\d+ (?:places?|positions?|spots?|slots?|pl[aä]tze?|stellen?|rangs?|puestos?"
     r"|posicion(?:es)?|lugar(?:es)?)(?!\w)"
@@ -223,6 +221,4 @@ class Orders(OrderOptions):
             return self.devices()
         if not named:
             self.refuse("gpus")
-        if hosts := [one for one in self.letters("gpus") if _HOST.fullmatch(one)]:
-            raise Unread(hosts[0])
         return () if verb in _OF_ONE_JOB else self.devices()

@@ -84,6 +84,7 @@ _DATE = re.compile(rf"(?i)(?<![\w./]){DATED}")
 _NTH = re.compile(r"(?i)\d{1,2}(?:st|nd|rd|th|er|\.)?")
 _OF_MONTH = re.compile(r"(?i)(?<!\w)(?:the|zum|vom|am|den|dem|le|au|du|el|al|del)\s$")
 _DAY_AND_MONTH = re.compile(r"(?<![\d.:])(?<!um )(?<!at )\d{1,2}\.(?:0?[1-9]|1[0-2])$")
+_VALUES = frozenset({"priority", "count", "number", "retries"})
 _MOMENTS = frozenset({"until", "from", "begin", "at"})
 _LENGTHS = frozenset({"timeout", "duration"})
 _WAITED_FOR = frozenset({"after", "after_any"})
@@ -122,7 +123,8 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
     if found.head == "order kill":  # the command of a process is its name
         parts = [part._replace(field="pid") if part.field == "command" else part for part in parts]
     found_fields = {part.field for part in parts}
-    for (field, first, last), has_noun in _certain(request, found.head):
+    for (field, first, whole), has_noun in _certain(request, found.head):
+        last = _before_value(request, first, whole, parts) if has_noun else whole
         over = [part for part in parts if part.first < last and part.last > first]
         apart = not (has_noun or over)
         if apart and (field in found_fields or _is_filler(found, first, last)):
@@ -163,6 +165,15 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
         places=tuple((part.first, part.last) for part in parts),
     )
     return with_whole_names(request, made, known)
+
+
+def _before_value(request: str, first: int, last: int, parts: list[_Part]) -> int:
+    """Return where a list of numbers ends: before a number that was found to be a new value, as in
+    `the priority of job 7 to 10`."""
+    value = min((part.first for part in parts if part.field in _VALUES
+                 and first < part.first < last), default=last)  # fmt: skip
+    kept = [match.end() for match in re.finditer(r"\d+", request[first:value])]
+    return first + kept[-1] if value < last and kept else last
 
 
 def _note(request: str, parts: list[_Part]) -> Iterator[_Part]:

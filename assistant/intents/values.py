@@ -59,6 +59,11 @@ _PLACES = (
 """GPUs that are told by their place: the first one is GPU 0."""
 _GLUED = re.compile(r"(?i)(?:gpus?|cards?|karte|carte|tarjeta)[ _-]?0*(\d+)")
 """A GPU with its number, as in `gpu08`."""
+_HOST = re.compile(
+    r"(?i)(?!gpus?\d|cuda|cards?\d|(?:grafik)?karten?\d|cartes?\d|tarjetas?\d|gr[aá]ficas?\d)"
+    r"[^\W\d_]{3,}[\w.-]*\d[\w.-]*"
+)
+"""The name of another machine, such as `node2`."""
 _NUMBERED = re.compile(r"\b(\d+)er\b")
 """A number as a German noun: `der 12er`."""
 _BARE_HOUR = re.compile(r"(?:\D* )?(?:[1-9]|1[01])(?::\d\d)?")
@@ -166,9 +171,12 @@ class Values:
         return list(chosen)
 
     def devices(self) -> tuple[int, ...]:
-        """Return the GPUs that are named or pointed to; a model's name names none."""
+        """Return the GPUs that are named or pointed to; the name of a model or of another machine
+        names none."""
         found: list[int] = []
         for letters in self.letters("gpus"):
+            if _HOST.fullmatch(letters):
+                continue
             numbers = numbers_in(tokens(letters))
             if not numbers:
                 numbers = _device_of(letters.casefold())

@@ -10,7 +10,7 @@ import pytest
 from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.understand import Understood, understand
-from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.query.request import Order, Query
 from gpudeck.assistant.reader.reading import Reader
 from tests.unit.assistant.test_follow_ups import NOW, _Labelled, reading
 
@@ -26,6 +26,9 @@ def read(text: str, head: str, *marks: str, **spans: str | tuple[str, ...]) -> U
     ("head", "text", "lost", "spans"),
     [
         ("order unbook", "end the bookings of group sweep", "sweep", {"group": "sweep"}),
+        ("order drain", "drain gpu 1 and node2", "node2", {"gpus": "node2"}),
+        ("order book", "book 3 gpus, gpu 1 and 2, until 18:00", "3",
+         {"count": "3", "gpus": "1 and 2", "until": "18:00"}),
         ("order drain", "drain gpu 1 for lea", "lea", {"gpus": "1", "user": "lea"}),
         ("order note", 'note job 7 for lea "lr 0.1"', "lea",
          {"jobs": "7", "user": "lea", "notes": '"lr 0.1"'}),
@@ -71,3 +74,11 @@ def test_all_that_wait_are_those_of_one_state() -> None:
 def test_mine_is_of_who_says_that_they_type() -> None:
     found = read("soy lea, cancela mi 14", "order cancel", "user=@me", jobs="14")
     assert found.request == Order("cancel", jobs=(14,), user="lea")
+
+
+def test_the_name_of_another_machine_is_no_gpu() -> None:
+    text = "run python a.py on node2"
+    found = read(text, "order submit", command="python a.py", gpus="node2")
+    assert found.request is None and found.refusal is not None
+    asked = read("how hot is node2", "ask gpus", "measure=temperature", gpus="node2")
+    assert asked.request == Query("devices", "temp", model="node2")

@@ -55,6 +55,11 @@ READ = {
     "amplía el límite del job 7 en 4 horas": of_7("edit", timeout="?4h"),
     "raise the time limit of job 7 to 8 hours": Order(
         "edit", jobs=(7,), options={"timeout": "8h"}),
+    "set the priority of job 7 to 10": Order("edit", jobs=(7,), options={"priority": "10"}),
+    "lower the priority of job 7 to 2": Order("edit", jobs=(7,), options={"priority": "2"}),
+    "setze die priorität von job 7 auf 10": Order("edit", jobs=(7,), options={"priority": "10"}),
+    "mets la priorité du job 7 à 10": Order("edit", jobs=(7,), options={"priority": "10"}),
+    "pon la prioridad del job 7 en 10": Order("edit", jobs=(7,), options={"priority": "10"}),
     "no more than 4 hours for job 7": Order("edit", jobs=(7,), options={"timeout": "4h"}),
 }  # fmt: skip
 
