@@ -757,8 +757,8 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload(
         "train",
         "Training",
-        "A language model from text, new or trained further; an interrupted run continues to the"
-        " last bit",
+        "A language model from text, new or trained further; an interrupted run continues"
+        " where it was",
         "gpudeck.accel.workloads.train",
         params_of(TrainingSettings),
     ),

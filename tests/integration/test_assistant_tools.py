@@ -808,7 +808,7 @@ def test_an_unclear_request_is_answered_with_choices_and_then_with_the_chosen_on
 ) -> None:
     from gpudeck.app.cli.main import main
 
-    said = f"{world['broken']} up"
+    said = "show"
     asked = assistant.ask(said)
     assert asked.choices and asked.call is None and asked.proposal is None and asked.facts == (), (
         "nothing was looked up or proposed"

@@ -246,9 +246,30 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "energy that trails by half a second",
-        "scheduler/queue/usage.py",
+        "scheduler/protocol/energy.py",
         " + (last - first) * AVERAGED_S / 2",
         " + 0 * AVERAGED_S",
+        ("tests/unit/scheduler/test_queue_usage.py",),
+    ),
+    Defect(
+        "a device's energy by its power at the readings",
+        "scheduler/protocol/energy.py",
+        'found = columns.columns.get("power_avg", ())',
+        'found = columns.columns.get("power", ())',
+        ("tests/unit/scheduler/test_energy.py",),
+    ),
+    Defect(
+        "a job's energy ends with its last reading",
+        "scheduler/queue/usage.py",
+        "            found.add_rest(ended)\n",
+        "            pass\n",
+        ("tests/unit/scheduler/test_queue_usage.py",),
+    ),
+    Defect(
+        "a job's energy begins with the reading before it",
+        "scheduler/queue/usage.py",
+        "self._energy -= power * seconds",
+        "self._energy -= 0.0",
         ("tests/unit/scheduler/test_queue_usage.py",),
     ),
     Defect(
