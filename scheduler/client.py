@@ -66,6 +66,7 @@ from gpudeck.scheduler.protocol.units import parse_seconds, parse_size
 from gpudeck.scheduler.protocol.user_limits import UserLimits
 from gpudeck.scheduler.protocol.wire import Connection
 from gpudeck.scheduler.verbs.alerts import Acknowledge, GetAlerts
+from gpudeck.scheduler.verbs.apply import ApplySettings
 from gpudeck.scheduler.verbs.bookings import Booked, CancelBooking, Reserve
 from gpudeck.scheduler.verbs.change import (
     Cancel,
@@ -520,6 +521,13 @@ class Client:
         """Check settings, store them and put them in force. Raises UserError."""
         return self.send(Configure(changes))
 
+    def apply_settings(self, settings: Settings, names: Sequence[str]) -> Settings:
+        """Set the named settings to the values in `settings`, all of them or none.
+
+        Raises UserError where one of them is refused.
+        """
+        return self.send(ApplySettings(settings, tuple(names)))
+
     def set_host(self, name: str, host: HostSettings | None) -> Settings:
         """Add a machine that is read over ssh, or remove it (None). Raises NotFound, UserError."""
         return self.send(SetHost(name, host))
@@ -901,6 +909,7 @@ class AsyncVerbs(Threaded):
     alerts = as_coroutine(Client.alerts)
     acknowledge = as_coroutine(Client.acknowledge)
     configure = as_coroutine(Client.configure)
+    apply_settings = as_coroutine(Client.apply_settings)
     set_host = as_coroutine(Client.set_host)
     set_limits = as_coroutine(Client.set_limits)
     pause = as_coroutine(Client.pause)

@@ -12,6 +12,12 @@ from gpudeck.scheduler.protocol.wire import Peer
 from gpudeck.scheduler.verbs.request import Daemon, Permission, Request
 
 
+def check_shared(daemon: Daemon, peer: Peer) -> None:
+    """Raise UserError where nobody shares the daemon, so that limits have no meaning."""
+    if daemon.owner(peer) is None:
+        raise UserError(phrase("a queue of your own has one user: limits are for a shared daemon"))
+
+
 class SetLimits(Request[Settings], frozen=True, tag="set_limits"):
     """Set the limits of a user, or remove them (None). Returns all settings."""
 
@@ -21,10 +27,7 @@ class SetLimits(Request[Settings], frozen=True, tag="set_limits"):
     limits: UserLimits | None
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Settings:
-        if daemon.owner(peer) is None:
-            raise UserError(
-                phrase("a queue of your own has one user: limits are for a shared daemon")
-            )
+        check_shared(daemon, peer)
         known = dict(daemon.snapshot().settings.limits)
         if self.limits is not None:
             known[self.user] = self.limits

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from gpudeck.scheduler.client import Client
-from gpudeck.scheduler.protocol.settings import ClusterSettings
-from tests.integration.deck import ready
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.settings import ClusterSettings, HostSettings, load
+from tests.integration.deck import kill_daemon, ready
 from tests.integration.shell import Shell
+from tests.support import eventually
 
 GOOD = """
 energy_price = 0.31
@@ -42,6 +46,38 @@ def test_a_file_is_checked_applied_and_printed(alone: Shell, tmp_path: Path) -> 
     assert found.items() >= tomllib.loads(GOOD).items()
     file.write_text(printed)
     alone("config", "check", str(file))
+
+
+def test_a_file_whose_last_entry_is_refused_changes_nothing(alone: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "gpudeck.toml"
+    file.write_text(GOOD + '[hosts.lab1]\naddress = "ann@127.0.0.1"\n[limits.ann]\ngpus = 2\n')
+    assert "names 7 settings" in alone("config", "check", str(file))
+    with Client() as deck:
+        before = ready(deck).snapshot().settings
+        assert "limits are for a shared daemon" in alone("config", "apply", str(file), status=1)
+        assert deck.snapshot().settings == before
+    kill_daemon()
+    assert load() == before
+
+
+def test_a_daemon_that_is_killed_meanwhile_has_stored_all_or_nothing(
+    alone: Shell, tmp_path: Path
+) -> None:
+    hosts = {f"lab{n}": HostSettings("nobody@127.0.0.1") for n in range(60)}
+    file = tmp_path / "gpudeck.toml"
+    entries = (f'[hosts.{name}]\naddress = "{host.address}"\n' for name, host in hosts.items())
+    file.write_text("energy_price = 0.31\n" + "".join(entries))
+    with Client() as deck:
+        ready(deck).configure(currency="CHF")
+    stored = paths.settings_file().read_bytes()
+    command = [sys.executable, "-m", "gpudeck", "config", "apply", str(file)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as apply:
+        eventually(lambda: paths.settings_file().read_bytes() != stored)
+        kill_daemon()
+        apply.wait(60)
+    settings = load()
+    assert (settings.energy_price, settings.hosts) == (0.31, hosts)
+    assert settings.currency == "CHF"
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def run(args: Namespace) -> None:
     text = f"{args.file} is right: it names {len(named)} settings."
     if args.action == "apply":
         with Client() as client:
-            _apply(client, wanted, named)
+            client.apply_settings(wanted, named)
         text = f"{len(named)} settings of {args.file} are in force. The others are as they were."
     print_result(args, {"settings": named}, text)
 
@@ -79,22 +79,6 @@ def _read(file: Path) -> tuple[Settings, list[str]]:
         return changed(Settings(), found), sorted(found)
     except UserError as e:
         raise UserError(phrase("{file}: {error}", file=str(file), error=e.message)) from e
-
-
-def _apply(client: Client, wanted: Settings, named: list[str]) -> None:
-    """Put the named settings in force. Raises UserError at the first that is refused."""
-    plain = {name: getattr(wanted, name) for name in named if name not in ("hosts", "limits")}
-    present = client.configure(**plain) if plain else client.snapshot(live=False).settings
-    if "hosts" in named:
-        for name in present.hosts.keys() - wanted.hosts.keys():
-            client.set_host(name, None)
-        for name, host in wanted.hosts.items():
-            client.set_host(name, host)
-    if "limits" in named:
-        for name in present.limits.keys() - wanted.limits.keys():
-            client.set_limits(name, None)
-        for name, limits in wanted.limits.items():
-            client.set_limits(name, limits)
 
 
 def _lines(settings: Settings) -> Iterator[str]:

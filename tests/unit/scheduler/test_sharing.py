@@ -23,6 +23,7 @@ from gpudeck.scheduler.protocol.jobs import (
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 from gpudeck.scheduler.protocol.turns import finish
+from gpudeck.scheduler.verbs.apply import ApplySettings
 from gpudeck.scheduler.verbs.change import Cancel, CancelMany, Edit, Restore
 from gpudeck.scheduler.verbs.control import Configure, Lease, Stop
 from gpudeck.scheduler.verbs.groups import Pause
@@ -64,7 +65,7 @@ def test_every_request_is_decided_and_a_new_one_is_roots():
     with pytest.raises(UserError):
         finish(decoding(b"{}"))  # imports all of them
     of_root = {each for each in Request.__subclasses__() if each.permission == "root"}
-    assert of_root == {Lease, Stop, SetHost, Configure}, "decide who may make a new request"
+    assert of_root == {Lease, Stop, SetHost, Configure, ApplySettings}, "decide who may make a new request"
     for request in (Stop(), Lease(), SetHost("x", None)):
         assert who(request) == {ROOT}
 
