@@ -72,6 +72,8 @@ def _run(given: Sequence[str]) -> int:
     """Parse the words of one command, and carry it out."""
     args, extra = make_parser().parse_known_args(given) if given else (_NO_COMMAND, [])
     if extra:
+        if hasattr(args, "explain_extra"):
+            args.explain_extra(args, given, extra)
         raise UsageError(f"{_describe_extra(extra)}. See: {args.prog} --help")
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see gpudeck/__main__.py
         signal.signal(signal.SIGINT, signal.default_int_handler)

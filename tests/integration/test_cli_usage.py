@@ -18,6 +18,10 @@ from tests.integration.shell import Shell, gpudeck
     [
         (["run", "nope"], "validate, tune, gemm, precision, linear_attention, distributed, search"),
         (["run", "sleep", "10"], "To queue a command of your own: gpudeck submit -- sleep 10"),
+        (["run", "python", "x.py", "--lr", "1"], "gpudeck submit -- python x.py --lr 1"),
+        (["run", "python", "-c", "a b", "c"], "gpudeck submit -- python -c 'a b' c"),
+        (["run", "attention", "--nope", "1"], "unknown argument: --nope 1"),
+        (["run", "--nope", "1"], "unknown argument: --nope"),
         (["run", "attention", "nope=1"], "nope"),
         (["run", "attention", "seq"], "NAME=VALUE"),
         (["run", "attention", "seq=many"], "seq is a whole number"),

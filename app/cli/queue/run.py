@@ -6,7 +6,7 @@ import shlex
 import time
 import tomllib
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpudeck.accel.workloads import catalog
@@ -49,6 +49,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--wait", action="store_true", help="wait for the job to end, and print its result"
     )
+    parser.set_defaults(explain_extra=_explain_extra)
 
 
 def run(args: Namespace) -> int:
@@ -56,7 +57,7 @@ def run(args: Namespace) -> int:
     if not args.workload:
         return _list_workloads(args.json)
     try:
-        workload = _find(args)
+        workload = _find(args.workload, args.params)
         given = _read_settings(args.settings) if args.settings else {}
         given |= dict(_parse_assignment(text) for text in args.params)
     except (ValueError, UserError) as e:
@@ -70,15 +71,24 @@ def run(args: Namespace) -> int:
         )
 
 
-def _find(args: Namespace) -> catalog.Workload:
-    """Return the workload that the arguments name. Raises UsageError for any other command."""
-    found = next((one for one in catalog.WORKLOADS if one.name == args.workload), None)
+def _explain_extra(args: Namespace, given: Sequence[str], extra: Sequence[str]) -> None:
+    """Raise UsageError where the extra words are options of another command."""
+    if args.workload and given.index(args.workload) < given.index(extra[0]):
+        _find(args.workload, given[given.index(args.workload) + 1 :])
+
+
+def _find(name: str, words: Sequence[str]) -> catalog.Workload:
+    """Return the workload of this name. Raises UsageError for any other command.
+
+    Args:
+        words: What follows the name.
+    """
+    found = next((one for one in catalog.WORKLOADS if one.name == name), None)
     if found is None:
         names = ", ".join(workload.name for workload in catalog.WORKLOADS)
-        command = shlex.join((args.workload, *args.params))
         raise UsageError(
             f"run is for the workloads of GPU Deck: {names}. To queue a command of your own: "
-            f"gpudeck submit -- {command}"
+            f"gpudeck submit -- {shlex.join((name, *words))}"
         )
     return found
 
