@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpudeck.app.format.values import device_label, shortest_label
-from gpudeck.app.language.texts import tr, tr_moment
+from gpudeck.app.language.texts import tr, tr_moment, tr_text
 from gpudeck.language.numbers import amount
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.busy_causes import (
@@ -56,7 +56,7 @@ def free_devices(snapshot: Snapshot) -> FreeDevices:
     if not states:
         headline = "" if snapshot.devices else tr("No device can be read")
     elif len(states) == 1:
-        headline = _headline(states[0], bool(free))
+        headline = _headline(states[0], bool(free), snapshot)
     elif free and len(free) <= _NAMED:
         headline = tr("{n} of {total} free: {names}", **counts, names=names)
     else:
@@ -69,9 +69,15 @@ def free_devices(snapshot: Snapshot) -> FreeDevices:
     )
 
 
-def _headline(state: DeviceState, free: bool) -> str:
-    """Say of the only device whether it is free, in use, or loaded by what is no job."""
-    device, use = device_label(state.device), state.use
+def _headline(state: DeviceState, free: bool, snapshot: Snapshot) -> str:
+    """Say of the only device whether it is free, reserved, in use, or loaded by what is no job."""
+    device, use, now = device_label(state.device), state.use, snapshot.time
+    booking = _booking(snapshot.settings.reservations.values(), state.device.id, now)
+    if booking is not None and not state.holders:
+        holder, end = tr_text(booking.holder), tr_moment(booking.end, now)
+        return tr(
+            "{device} is reserved for {holder} until {end}", device=device, holder=holder, end=end
+        )
     if free:
         return tr("{device} is free", device=device)
     if isinstance(use, Busy) and isinstance(use.cause, Loaded):
@@ -133,7 +139,7 @@ def _next(snapshot: Snapshot, busy: Sequence[DeviceState]) -> str:
         known = [end.at for end in ends if end is not None]
         if known and len(known) == len(ends):
             at = max(known)
-            if not _kept(snapshot.settings.reservations.values(), state.device.id, at):
+            if _booking(snapshot.settings.reservations.values(), state.device.id, at) is None:
                 found.append((at, state))
     if not found:
         return ""
@@ -144,6 +150,6 @@ def _next(snapshot: Snapshot, busy: Sequence[DeviceState]) -> str:
     return tr("next: {device} about {time}", device=device_label(state.device), time=time)
 
 
-def _kept(bookings: Iterable[Booking], device: str, at: float) -> bool:
-    """Return whether somebody reserved the device at this time."""
-    return any(device in b.gpus and b.begin <= at < b.end for b in bookings)
+def _booking(bookings: Iterable[Booking], device: str, at: float) -> Booking | None:
+    """Return the booking of the device at this time; None where nobody reserved it."""
+    return next((b for b in bookings if device in b.gpus and b.begin <= at < b.end), None)

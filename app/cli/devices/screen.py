@@ -85,7 +85,7 @@ def _device_row(tile: Tile, bars: bool = False) -> StyledLine:
         bar = _bar(metric.share) if bars and metric.bar else ""
         meaning = metric.meaning or ("muted" if metric.text == NOT_AVAILABLE else "")
         cells.append(StyledText(bar + metric.text, meaning))
-    use = tile.holder_tooltip if tile.usage == "in use" else tile.holder
+    use = tile.holder_tooltip if tile.usage in ("in use", "reserved") else tile.holder
     return (
         StyledText(tile.title),
         StyledText(f"REPLAY {tile.name}" if tile.replay else tile.name, "muted"),

@@ -9,6 +9,7 @@ import pytest
 
 from gpudeck.app.format.free_devices import free_devices
 from gpudeck.app.jobs.queue_timeline import changed_starts, queue_timeline
+from gpudeck.app.language.texts import tr_moment
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.busy_causes import HeldByJobs, Loaded, OtherProcesses, Settling
 from gpudeck.scheduler.protocol.jobs import (
@@ -162,3 +163,16 @@ def test_the_only_device_is_not_called_free_while_it_is_loaded(
     found = free_devices(msgspec.structs.replace(snapshot(), devices=(only,)))
     assert found.headline.endswith(said)
     assert bool(found.free) == (said == "is free")
+
+
+@pytest.mark.parametrize("kind", ["cpu", "nvidia"])
+def test_a_device_that_is_reserved_names_its_booking(kind: Literal["cpu", "nvidia"]) -> None:
+    only = DeviceState(msgspec.structs.replace(GPUS[0], kind=kind), None, Idle(NOW))
+    booking = Booking((GPUS[0].id,), NOW, NOW + HOUR, group="night")
+    settings = Settings(reservations={"1": booking})
+    shown = msgspec.structs.replace(snapshot(), devices=(only,), settings=settings)
+    until = tr_moment(NOW + HOUR, NOW)
+    assert free_devices(shown).headline.endswith(f"is reserved for group night until {until}")
+    held = msgspec.structs.replace(only, holders=(7,))
+    shown = msgspec.structs.replace(shown, devices=(held,))
+    assert "reserved" not in free_devices(shown).headline
