@@ -374,6 +374,8 @@ class NotIdle(_Value, frozen=True):
 
     devices: tuple[tuple[str, BusyCause], ...]
     """The devices that are not, and why."""
+    cpu: bool = False
+    """Whether the only device is the CPU."""
 
 
 Unsatisfiable = TooFewGpus | TooFewOfType | TooLittleMemory | AllDrained

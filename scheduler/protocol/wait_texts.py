@@ -249,6 +249,9 @@ def _explain_devices(reason: DeviceReason, now: float) -> Message:  # noqa: PLR0
             return phrase("{sub}; drained: {rest}", sub=sub, rest=drained)
         case NoRoom(needs, blockers, free, more):
             return _no_room(_needs(needs), [_blocker(b, now) for b in blockers], free, more)
+        case NotIdle(((_, cause),), True):
+            why = busy_causes.explain(cause)
+            return phrase("runs while the CPU is idle; {why}", why=why)
         case NotIdle(devices):
             busy = [
                 phrase("{device}: {why}", device=name, why=busy_causes.explain(cause))

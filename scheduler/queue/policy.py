@@ -446,7 +446,7 @@ class _Room:
         busy = [(label(slot.device), slot.busy) for slot in suited if slot.busy is not None]
         if not spec.when_idle or spec.gpus <= len(suited) - len(busy) or not busy:
             return None
-        return w.NotIdle(tuple(busy))
+        return w.NotIdle(tuple(busy), suited[0].device.kind == "cpu")
 
     def _behind(self, other: Job, job: Job) -> w.WaitReason:
         if not self._order.overtakes(other, job):

@@ -169,6 +169,7 @@ REASONS: tuple[WaitReason, ...] = (
     NoRoom(ON_ONE, BLOCKERS, more=3),
     NoRoom(ON_TWO, (), 1),
     NotIdle((("GPU 0", HeldByJobs((3, 4))), ("GPU 1", QuietHours("08:00-18:00")))),
+    NotIdle((("CPU", HeldByJobs((3,))),), cpu=True),
 )
 FOUND = (
     REASON,

@@ -13,6 +13,7 @@ from gpudeck.scheduler.protocol.job_options import make_spec
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Spec
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Idle
+from gpudeck.scheduler.protocol.wait_texts import explain
 from gpudeck.scheduler.queue.admission import check_spec
 from gpudeck.scheduler.queue.placement import Availability
 from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan
@@ -42,6 +43,18 @@ def test_it_starts_on_idle_gpus_alone_and_says_which_are_not() -> None:
     )
     (start,) = plan(job(1), busy={GPUS[0].id: Loaded(60.0)}).starts
     assert start.devices == (GPUS[1].id,)
+
+
+def test_on_a_machine_without_gpus_the_reason_names_the_cpu() -> None:
+    cpu = Device("CPU", 0, "EPYC", "cpu")
+    waiting = job(1, kind="cpu")
+    running, lanes = laned([waiting])
+    found = make_plan(
+        running, lanes, [cpu], Conditions(Availability(busy={"CPU": Loaded(60.0)}), now=1000.0)
+    )
+    reason = found.reason(waiting)
+    assert reason == w.NotIdle((("CPU", Loaded(60.0)),), cpu=True)
+    assert str(explain(reason, 1000.0)) == "runs while the CPU is idle; utilisation 60 %"
 
 
 def test_it_keeps_no_gpu_from_others_whatever_its_priority() -> None:

@@ -65,7 +65,8 @@ def test_every_request_is_decided_and_a_new_one_is_roots():
     with pytest.raises(UserError):
         finish(decoding(b"{}"))  # imports all of them
     of_root = {each for each in Request.__subclasses__() if each.permission == "root"}
-    assert of_root == {Lease, Stop, SetHost, Configure, ApplySettings}, "decide who may make a new request"
+    known = {Lease, Stop, SetHost, Configure, ApplySettings}
+    assert of_root == known, "decide who may make a new request"
     for request in (Stop(), Lease(), SetHost("x", None)):
         assert who(request) == {ROOT}
 
