@@ -35,7 +35,8 @@ ODD = (
 )  # fmt: skip
 ODD_TRANSLATED = {
     "de": (r"wie lange, ist nicht bekannt", r"niemand hat es beobachtet", r"^Meister",
-           r"als Wunsch, dass", r"genommen: ", r"läuft nie", r"nichts ist zu tun", r"^Lief$"),
+           r"als Wunsch, dass", r"genommen: ", r"läuft nie", r"nichts ist zu tun", r"^Lief$",
+           r"\bRechner", r"\bLimits?\b"),
     "fr": (r"on ne sait pas", r"personne ne l'a observé", r"le souhait que", r"ne tournera jamais",
            r"est fait à"),
     "es": (r"no se sabe cuánto", r"nadie lo observó", r"el deseo de que", r"^Sacad",
