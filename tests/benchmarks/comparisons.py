@@ -131,6 +131,18 @@ def fp8_attention(head_dim: str, ours: str) -> list[float]:
     )
 
 
+def paged_decoding() -> list[float]:
+    """Compare decoding in bf16 from a cache in pages with the best peer, in pages or not."""
+    found = [
+        {**row, "contender": row["implementation"]}
+        for row in rows("attention_decoding")
+        if row["cache"] == "bf16"
+    ]
+    shape, ours = ("model", "batch", "keys", "queries"), "ours, pages of 16"
+    peers = {row["contender"] for row in found} - {"ours", ours}
+    return over_best(times("microseconds", shape, found), (ours,), peers)
+
+
 def few_rows(precision: str) -> list[float]:
     """Compare our faster kernel for up to 64 rows with cuBLAS."""
     cells: dict[tuple[str, str], float] = {}

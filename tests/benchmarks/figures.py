@@ -124,6 +124,8 @@ def _is_scaled_by_row(row: by.Row) -> bool:
 
 
 _PEERS = "PyTorch, cuDNN, FA3"
+_BOTH_WAYS = "PyTorch, cuDNN, FA3 (forward)"
+"""The same where gradients are compared, too, which FlashAttention-3 does not compute here."""
 _FP8_PEERS = "cuDNN, FA3, which round nothing"
 _README_FP8 = ("128", "ours with pre-pass")
 _LAYER = "a linear layer in FP8, both passes, from 8,192 rows and 4,096 features on"
@@ -135,15 +137,15 @@ _KINDS = {
 GROUPS: dict[str, tuple[Figure, ...]] = {
     "attention": (
         _ways("attention, shapes of published models, `auto` after measuring (may run a peer)",
-              f"{_PEERS}, FlexAttention, FA4", "attention_zoo", by.zoo, "learned", short=True),
+              f"{_BOTH_WAYS}, FlexAttention, FA4", "attention_zoo", by.zoo, "learned", short=True),
         _ways("… our own kernels alone", "the same",
               "attention_zoo", by.own_zoo, short=True),
-        _ways("… of these, the shapes measured beside FA4 as well", f"{_PEERS}, FlexAttention, FA4",
-              "attention_zoo", by.zoo, "learned", "fa4"),
-        _ways("… all of them, before `auto` has measured any", f"{_PEERS}, FlexAttention, FA4",
-              "attention_zoo", by.zoo, "auto"),
+        _ways("… of these, the shapes measured beside FA4 as well",
+              f"{_BOTH_WAYS}, FlexAttention, FA4", "attention_zoo", by.zoo, "learned", "fa4"),
+        _ways("… all of them, before `auto` has measured any",
+              f"{_BOTH_WAYS}, FlexAttention, FA4", "attention_zoo", by.zoo, "auto"),
         _ways("attention, shapes that `auto` was tuned for, our own kernels",
-              f"{_PEERS}, FA4", "attention_grid_peers", by.grid, OURS),
+              f"{_BOTH_WAYS}, FA4", "attention_grid_peers", by.grid, OURS),
         *(
             _ways(what, peers, "attention_flex", partial(by.flex, own=own), name)
             for name, peers in (("flex", "FlexAttention, compiled"),
@@ -161,6 +163,8 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
         _column("decoding, keys and values in bf16", f"{_PEERS}, FlashMLA",
                 "attention_decoding", "speed_beside_best_peer", "model", "batch", "keys", "queries",
                 cache="bf16", implementation="ours"),
+        Figure("… in pages of 16 tokens, as `gpudeck serve` keeps them", f"{_PEERS}, FlashMLA",
+               "attention_decoding", by.paged_decoding, counts=lambda row: row["cache"] == "bf16"),
     ),
     "products": (
         _large_product("products in bf16", "cuBLAS", "bfloat16", short=True),
@@ -197,6 +201,9 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
                partial(by.layers, "row", "torchao", 4096), short=True, counts=_is_scaled_by_row),
         Figure("… uncompiled, steps as CUDA graphs", "the layer in bf16", "fp8_linear",
                partial(by.layers, "row", "bf16", 4096, graph=True), counts=_is_scaled_by_row),
+        Figure("… uncompiled, steps as CUDA graphs", "torchao's recipes, compiled, as CUDA graphs",
+               "fp8_linear", partial(by.layers, "row", "torchao", 4096, graph=True),
+               counts=_is_scaled_by_row),
         Figure("… with the smaller layers that were measured", "the layer in bf16", "fp8_linear",
                partial(by.layers, "row", "bf16", 0)),
         Figure("… all of them, converted where a measurement says so", "the layer in bf16",

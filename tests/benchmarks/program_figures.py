@@ -38,7 +38,8 @@ def _first_chart() -> str:
 
 def _lost_jobs() -> str:
     return ", ".join(
-        f"{row['tool']} {row['lost']}/{row['acknowledged']}" for row in rows("queue_losses")
+        f"{row['tool']} {row['version']}: {row['lost']}/{row['acknowledged']}"
+        for row in rows("queue_losses")
     )
 
 
@@ -72,12 +73,12 @@ TABLES = {
             _first_chart,
         ),
         ProgramFigure(
-            "Acknowledged jobs lost, daemon killed at once",
+            "Acknowledged jobs lost, daemon killed right after",
             "queue_losses",
             _lost_jobs,
         ),
         ProgramFigure(
-            "Blind requests (by language models) answered correctly, per judge",
+            "Blind requests answered correctly, two sets, two judges (all language models)",
             "assistant_held_out",
             _right_requests,
             _is_blind,

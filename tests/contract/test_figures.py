@@ -8,7 +8,16 @@ import pytest
 
 from tests.benchmarks import code_state
 from tests.benchmarks.code_state import SOURCES, digest_sources
-from tests.benchmarks.comparisons import OURS, grid, over_best, own_zoo, rows, times, zoo
+from tests.benchmarks.comparisons import (
+    OURS,
+    grid,
+    over_best,
+    own_zoo,
+    paged_decoding,
+    rows,
+    times,
+    zoo,
+)
 from tests.benchmarks.figures import DOCUMENTS, GROUPS, ROOT, WHOLE, filled, table
 
 WAYS = ("forward", "backward")
@@ -58,6 +67,8 @@ def test_the_manual_counts_as_the_rows_do():
     assert f"({slowest[1]}, {slowest[0]:.2f} of cuDNN)" in text
     slower = [f"{sum(r < 1 for r in ratios)} of {len(ratios)}" for ratios in map(own_grid, WAYS)]
     assert f"fastest peer in {slower[0]} passes forward and in {slower[1]} backward" in text
+    paged = "In pages of 16 it is slower on every shape than the fastest peer" in text
+    assert paged == (max(paged_decoding()) < 1)
 
 
 def test_the_documents_say_what_the_means_of_attention_rest_on():
