@@ -110,8 +110,10 @@ def _energy_ahead(
         )
         for state, power in zip(states, powers, strict=True)
     )
-    total = math.fsum(power for power in powers if isinstance(power, int | float))
-    notes = (*notes, Note("idle ahead" if query.states else "ahead", (total, query.ahead)))
+    known = [power for power in powers if isinstance(power, int | float)]
+    if known:
+        forecast = "idle ahead" if query.states else "ahead"
+        notes = (*notes, Note(forecast, (math.fsum(known), query.ahead)))
     found = Rows("devices", (Column("energy", "J"),), rows, _source(states), now, notes=notes)
     return shaped(query, found)
 
