@@ -245,6 +245,13 @@ DEFECTS: tuple[Defect, ...] = (
         _SAMPLING,
     ),
     Defect(
+        "a value under the title of another one",
+        "assistant/writing/checker/sentence.py",
+        "if titled and after.values[0].fact not in titled:",
+        "if not titled:",
+        ("tests/unit/assistant/test_checker.py",),
+    ),
+    Defect(
         "energy that trails by half a second",
         "scheduler/protocol/energy.py",
         " + (last - first) * AVERAGED_S / 2",
@@ -930,8 +937,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a toast stays for seconds taken as milliseconds",
         "app/widgets/toast.py",
-        "self.timer.setInterval(round(1000 * seconds))",
-        "self.timer.setInterval(round(seconds))",
+        "delay(self, round(1000 * seconds), self.dismiss)",
+        "delay(self, round(seconds), self.dismiss)",
         ("tests/gui/test_toasts.py",),
     ),
     Defect(

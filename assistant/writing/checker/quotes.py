@@ -63,6 +63,23 @@ def quoted(clause: Clause, of: Known, who: Owners) -> Fact | None:
     return None
 
 
+def titled_facts(clause: Clause, of: Known) -> list[Fact]:
+    """Return the facts of which a clause is the title: `GPU 1 power limit`."""
+    subjects = frozenset(s for t in clause.tokens if t.kind == "subject" for s in t.subjects)
+    words = tuple(w for t in clause.tokens if t.kind != "subject" for w in content(t.text))
+    if words == ("memory",):  # it is said of the used memory, too
+        return []
+    return [
+        fact
+        for fact in of.facts
+        if fact.subject in subjects and words and _title(fact)[-len(words) :] == words
+    ]
+
+
+def _title(fact: Fact) -> tuple[str, ...]:
+    return content(fact.text.removesuffix(fact.said))
+
+
 def is_reason(fact: Fact) -> bool:
     """Return True if a fact says why something is as it is."""
     return fact.value is None or bool(_REASONS.search(fact.name))

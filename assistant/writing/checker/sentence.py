@@ -20,7 +20,7 @@ from gpudeck.assistant.writing.checker.fillers import is_filler
 from gpudeck.assistant.writing.checker.grades import check_grades
 from gpudeck.assistant.writing.checker.groups import everyone
 from gpudeck.assistant.writing.checker.known import Known
-from gpudeck.assistant.writing.checker.quotes import quoted, quotes_reason
+from gpudeck.assistant.writing.checker.quotes import quoted, quotes_reason, titled_facts
 from gpudeck.assistant.writing.checker.references import resolve
 from gpudeck.assistant.writing.checker.statements import check_states
 from gpudeck.assistant.writing.checker.stats import check_extreme
@@ -49,7 +49,7 @@ def check_sentence(
     clauses = divide(found, only_owners(of) if before is None else last_owners(before), before)
     _complete_front(clauses)
     for clause in [clause for clause in clauses if not _check_clause(clause, of)]:
-        _check_title(clause)
+        _check_title(clause, of)
         _check_rest(clause, of)
     for clause in clauses:
         check_reason(clause, of)
@@ -111,11 +111,14 @@ def _is_title(clause: Clause) -> bool:
     )
 
 
-def _check_title(clause: Clause) -> None:
+def _check_title(clause: Clause, of: Known) -> None:
     """Check that the words before a colon name the field of the value after it. Raises Refused."""
     after = clause.after
     if after is None or after.opener != ":" or not after.values or after.values[0].place > 1:
         return
+    titled = titled_facts(clause, of)
+    if titled and after.values[0].fact not in titled:
+        raise Refused(f"it calls {after.tokens[0].text!r} what another fact is called")
     field = after.values[0].field
     family = family_of((after.values[0].fact,))
     words = [

@@ -317,6 +317,8 @@ def test_a_file_of_sentences_is_judged_with_situations_of_its_own(tmp_path: Path
         ("two_gpus", "Together both GPUs used 364 Wh in half an hour.",
          "Together both GPUs used 264 Wh in half an hour."),
         ("eight", "GPU 3 is 10 W under its power limit.", "GPU 3 is 20 W under its power limit."),
+        ("eight", "GPU 3 power limit: 700 W.", "GPU 3 power limit: 99 %."),
+        ("eight", "GPU 3 power: 690 W.", "GPU 3 power limit: 690 W."),
         ("two_gpus", "Xorg takes 307 MiB on GPU 0.", "Xorg takes 9.0 GiB on GPU 0."),
     ],
 )  # fmt: skip
