@@ -79,6 +79,8 @@ def _largest(snapshot: Snapshot) -> Rows:
         for name, size in _BYTES_A_PARAMETER.items()
     )
     notes = (*_fits(snapshot, free), Note("free", free)) if free else ()
+    if snapshot.is_recorded:
+        notes = (*notes, Note("replay", (snapshot.recording,)))
     columns = (Column("largest", "parameters"),)
     return Rows("models", columns, rows, phrase("free memory"), snapshot.time, notes=notes)
 

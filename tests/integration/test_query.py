@@ -301,6 +301,8 @@ def test_the_largest_model_halves_with_its_bits(deck: Client) -> None:
     sizes = [float(row.values[0] or 0) for row in rows.rows]
     assert sizes[0] > 1e9
     assert sizes[1:] == pytest.approx([2 * sizes[0], 4 * sizes[0]])
+    recorded = any(note.kind == "replay" for note in rows.notes)
+    assert recorded == deck.snapshot().is_recorded
 
 
 def test_no_model_is_served_and_jobs_have_tags(deck: Client) -> None:

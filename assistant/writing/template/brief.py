@@ -160,13 +160,21 @@ def _standing(index: FactIndex, job: str) -> str:
     return jobs.standing(index, job, jobs.called(index, job))
 
 
+def _is_used(index: FactIndex, device: str) -> bool:
+    loaded = (index.number(f"{device}.util") or 0.0) > 0.0
+    return not index.is_idle(device) and (loaded or index.has(f"{device}.holder"))
+
+
 def _use(index: FactIndex) -> str:
-    """Return which devices are idle now."""
+    """Return which devices are idle now, and which ones a job holds or programs use.
+
+    Nothing is said of others, such as those that are asleep, booked, or free in a moment.
+    """
     found = [device for device in index.devices() if index.has(f"{device}.use")]
     if len(found) == 1:
         return sentence(devices.called(index, found[0]), " ", devices.use(index, found[0]))
     idle = [devices.called(index, device) for device in found if index.is_idle(device)]
-    busy = [devices.called(index, device) for device in found if not index.is_idle(device)]
+    busy = [devices.called(index, device) for device in found if _is_used(index, device)]
     return paragraph(
         *(
             sentence(listed(who), f" {are(who)} {state} now")
