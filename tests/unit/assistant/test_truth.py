@@ -126,7 +126,7 @@ def inventor(random: Random, facts: tuple[Fact, ...]) -> Inventor | None:
 @pytest.mark.parametrize("texts", [100, pytest.param(10_000, marks=pytest.mark.truth)])
 def test_no_number_is_invented_whoever_writes(texts) -> None:
     count = Count(shown(texts, texts, inventor))
-    assert count.by_model > 0.1 * count.shown, "what the inventor got right is shown"
+    assert count.by_model > 0.05 * count.shown, "what the inventor got right is shown"
     assert len(count.facts) == 5, "none, missing, contradicted, both, whole"
     assert count.found == []
 
