@@ -17,6 +17,8 @@ from gpudeck.language.text import Number, Text, joined, phrase
 
 AUTO = "0"
 """The value of a parameter that is chosen by itself."""
+_MANY = 16
+"""More parameters than a line can name."""
 
 
 class Mistake(NamedTuple):
@@ -57,6 +59,15 @@ class Param(msgspec.Struct, frozen=True):
             if device_kind == "cpu" and self.cpu_default is not None
             else self.default
         )
+
+    def is_automatic(self, value: object) -> bool:
+        """Return whether a value, typed or as text, says that it is chosen by itself."""
+        return bool(self.auto) and str(value) in (AUTO, "0.0")
+
+    def is_default(self, value: object) -> bool:
+        """Return whether a value, typed or as text, is the default with and without a GPU."""
+        text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
+        return text == self.default and self.cpu_default in (None, self.default)
 
     def check(self, value: str) -> None:
         """Raise ValueError, with the parameter and its possible values, for a bad value."""
@@ -162,6 +173,21 @@ class Workload(msgspec.Struct, frozen=True):
         operation = values.get("operation", "")
         return tuple(p for p in self.params if not p.operations or operation in p.operations)
 
+    def telling(self, values: Mapping[str, object]) -> tuple[Param, ...]:
+        """Return the parameters that describe what ran.
+
+        Those that were chosen by themselves are left out and, where a workload has many, those of
+        the group Run that have their defaults.
+        """
+        many = len(self.params) > _MANY
+        return tuple(
+            p
+            for p in self.used({"operation": str(values.get("operation", "attention"))})
+            if p.name in values
+            and not p.is_automatic(values[p.name])
+            and not (many and p.group == "Run" and p.is_default(values[p.name]))
+        )
+
     def complete(self, given: Mapping[str, str], device_kind: str) -> dict[str, str]:
         """Return `given` completed by the defaults, and checked. Raises ValueError for bad
         values."""
@@ -213,8 +239,12 @@ class Workload(msgspec.Struct, frozen=True):
         known = {f"--{param.name.replace('_', '-')}" for param in self.params}
         if not all(equals and name in known for name, equals, _ in words):
             return None
-        used = {param.name for param in self.used(values)}
-        return tuple(f"{name}={value}" for name, value in values.items() if name in used)
+        used = {param.name: param for param in self.used(values)}
+        return tuple(
+            f"{name}={value}"
+            for name, value in values.items()
+            if name in used and not used[name].is_default(value)
+        )
 
 
 FP8 = ("fp8", "fp8-emulation")

@@ -67,13 +67,17 @@ class OverlayChart(QFrame):
         painter.setFont(theme.font(theme.SMALL))
         line = QFontMetricsF(painter.font()).height()
         head = QRectF(inside.left(), inside.top(), inside.width(), line)
+        newest = precise(self.curves[0].values[-1]) if len(self.curves) == 1 else ""
+        metrics = painter.fontMetrics()
+        room = round(head.width()) - metrics.horizontalAdvance(newest) - theme.XS
         painter.setPen(QColor(colors.muted))
-        painter.drawText(head, _LEFT, self.title)
+        painter.drawText(
+            head, _LEFT, metrics.elidedText(self.title, Qt.TextElideMode.ElideRight, room)
+        )
+        painter.setPen(QColor(colors.text))
+        painter.drawText(head, _RIGHT, newest)
         if not self.curves:
             return
-        if len(self.curves) == 1:
-            painter.setPen(QColor(colors.text))
-            painter.drawText(head, _RIGHT, precise(self.curves[0].values[-1]))
         plot = inside.adjusted(theme.px(_GUTTER), line + theme.S, 0, -line - theme.XS)
         lowest, highest = _range(value for curve in self.curves for value in curve.values)
         scale = round_ticks(min(lowest, 0.0) if self._from_zero else lowest, highest)

@@ -224,12 +224,11 @@ def _params(result: Result) -> dict[str, str]:
     """Return the parameters that mattered for what ran, each with the caption of its field."""
     workload = next((w for w in WORKLOADS if w.name == result.workload), None)
     known = {param.name: param for param in workload.params} if workload is not None else {}
-    operation = {"operation": str(result.params.get("operation", "attention"))}
-    used = {param.name for param in workload.used(operation)} if workload is not None else set()
+    told = {p.name for p in workload.telling(result.params)} if workload is not None else set()
     return {
         tr(known[name].label) if name in known else name: _value(value)
         for name, value in result.params.items()
-        if name not in known or (name in used and (value or not known[name].auto))
+        if name not in known or name in told
     }
 
 

@@ -266,7 +266,7 @@ STEPS: tuple[Step, ...] = (
     _tests(
         "precision",
         "FP8 layers, fused and compiled",
-        240,
+        400,
         "half",
         ("test_precision_gpu",),
         workers=8,

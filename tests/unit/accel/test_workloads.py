@@ -430,6 +430,7 @@ def test_the_command_line_of_the_catalog_is_understood(data, workload):
     assert parse(workload, argv[4:]) == values
     typed = workload.typed(argv)
     assert typed is not None
-    assert dict(word.split("=", 1) for word in typed) == {
-        p.name: values[p.name] for p in workload.used(values)
-    }
+    told = dict(word.split("=", 1) for word in typed)
+    for kind in ("nvidia", "cpu"):
+        meant = workload.complete(told, kind)
+        assert all(meant[p.name] == values[p.name] for p in workload.used(values))

@@ -221,6 +221,10 @@ def test_inputs_use_the_labels_of_the_form_and_flags_become_words() -> None:
     assert (
         result_facts(workload="of my own", params={"my_size": 3})["job1.inputs"].said == "my size 3"
     )
+    train = result_facts(
+        workload="train", params={"data": "0", "model": "tiny", "rewind": 0, "keep": 5}
+    )
+    assert train["job1.inputs"].said == "model tiny, keep 5", "what nobody chose is left out"
 
 
 def test_versions_are_facts() -> None:
