@@ -1413,8 +1413,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "power limits in JSON include the CPU",
         "app/cli/devices/power.py",
-        "print_json([_values(state) for state in gpus])",
-        "print_json([_values(state) for state in snapshot.devices])",
+        "args, [_values(state) for state in gpus],",
+        "args, [_values(state) for state in snapshot.devices],",
         ("tests/integration/test_cli_monitor.py",),
     ),
     Defect(
