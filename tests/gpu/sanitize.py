@@ -6,9 +6,11 @@
 The calls are those of `tests.gpu.sanitized` and `tests.gpu.sanitized_primitives`. Each worker takes
 a share of them, in three processes: one compiles and runs a call, and then one with each tool runs
 it again, which takes the compiled kernels from Triton's cache. Compile them before (`--tools ""`)
-where time is short: on an H200 that took most of two minutes. results/sanitizer.csv has a row for
-each call and tool, written as soon as it is known; one that did not end within the limit has the
-verdict `not finished`, which is a failure.
+where time is short: on an H200 that took most of two minutes. The calls whose verdicts in
+results/sanitizer.csv are oldest come first. OUT/sanitizer.csv has a row for each call and tool,
+written as soon as it is known; one that did not end within the limit has the verdict `not
+finished`, which is a failure. `--take FILE` puts the rows of calls that ended in the place of older
+ones in the results.
 
 The race checker knows nothing of hand-overs between warps of several kinds: it calls those of a
 minimal kernel races, too (`tests.gpu.handover`), and those within cuDNN's own attention. So what it
@@ -24,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import csv
 import os
 import re
 import shutil
@@ -43,7 +46,7 @@ import torch
 
 from gpudeck.accel.attention.kernels import hopper
 from gpudeck.accel.primitives.gemm import hopper_kernels
-from tests.benchmarks.rows import RESULTS, context, write
+from tests.benchmarks.rows import RESULTS, context, merge
 from tests.gpu import handover
 from tests.gpu.sanitized import CASES, launches, run
 from tests.gpu.sanitized_primitives import CALLS
@@ -69,7 +72,7 @@ RUNS: dict[str, Callable[[], float]] = {
     **{name: partial(run, case) for name, case in CASES.items()},
     **CALLS,
 }
-"""What a call computes, which returns its relative error; the most important first."""
+"""What a call computes, which returns its relative error."""
 TOOLS = {
     "memcheck": (),
     "racecheck": ("--racecheck-report", "hazard", "--print-limit", "100000"),
@@ -77,8 +80,20 @@ TOOLS = {
 
 
 def calls(only: str = "") -> list[str]:
-    """Return the names of calls."""
-    return [name for name in RUNS if only in name]
+    """Return the names of calls, those first whose verdicts are oldest, so that runs which end
+    early reach all in the end."""
+    found: dict[str, str] = {}
+    for row in rows_of(RESULTS / "sanitizer.csv"):
+        found[row["call"]] = min(row["date"], found.get(row["call"], row["date"]))
+    return sorted((name for name in RUNS if only in name), key=lambda name: found.get(name, ""))
+
+
+def rows_of(file: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV; none where it does not exist."""
+    if not file.exists():
+        return []
+    with file.open(newline="") as lines:
+        return list(csv.DictReader(lines))
 
 
 def each(names: Sequence[str], compiled: Path, first: bool) -> None:
@@ -306,11 +321,16 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=5)
     parser.add_argument("--limit", type=float, default=90.0, help="seconds for everything")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--take", type=Path, metavar="FILE", help="rows of another machine")
     parser.add_argument("--each", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.each:
         names, folder, tool = options.each
         each(names.split(SEPARATOR), Path(folder), first=not tool)
+        return 0
+    if options.take:
+        ended = [row for row in rows_of(options.take) if not row["verdict"].startswith("not ")]
+        merge("sanitizer", ended, ("tool", "call"), options.out)
         return 0
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
@@ -320,7 +340,7 @@ def main() -> int:
     rows: list[dict[str, object]] = []
     for row in watched(calls(options.only), tools, options.workers, options.limit, stopped):
         rows.append(row | where)
-        write("sanitizer", rows, options.out)
+        merge("sanitizer", rows[-1:], ("tool", "call"), options.out)
         print(
             *(row[n] for n in ("verdict", "tool", "call", "kernels", "said")), sep="; ", flush=True
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.rows import merge
 from tests.gpu import handover, sanitize
 
 BAD_READ = """========= Invalid __global__ read of size 16 bytes
@@ -98,3 +99,25 @@ def test_races_that_the_tool_sees_in_the_minimal_kernel_fail_no_other_run():
     rows = {row["call"]: row for row in sanitize.verdicts("racecheck", log)}
     assert rows["control"]["verdict"] == "ok" and rows["one"]["verdict"] == "errors"
     assert "race: _consume" in str(rows["control"]["said"])
+
+
+def test_calls_whose_verdicts_are_oldest_come_first_and_taken_rows_replace_only_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, *_ = sanitize.RUNS
+    old = [
+        {"tool": "memcheck", "call": name, "verdict": "ok", "date": date}
+        for name, date in ((name, "2026-01-02") for name in sanitize.RUNS)
+    ]
+    merge("sanitizer", old, ("tool", "call"), tmp_path)
+    monkeypatch.setattr(sanitize, "RESULTS", tmp_path)
+    new = [
+        {"tool": "memcheck", "call": first, "verdict": "errors", "date": "2026-02-03"},
+        {"tool": "memcheck", "call": second, "verdict": "not finished", "date": "2026-02-03"},
+    ]
+    taken = merge("sanitizer", new, ("tool", "call"), tmp_path / "other")
+    monkeypatch.setattr(sys, "argv", ["sanitize", "--take", str(taken), "--out", str(tmp_path)])
+    assert sanitize.main() == 0
+    rows = {row["call"]: row["verdict"] for row in sanitize.rows_of(tmp_path / "sanitizer.csv")}
+    assert (rows[first], rows[second], len(rows)) == ("errors", "ok", len(sanitize.RUNS))
+    assert sanitize.calls()[-1] == first and sanitize.calls()[0] == second
