@@ -18,9 +18,10 @@ two H100s. The 9.1 is that of a load that pauses every 0.1 s, as the driver rene
 _ALIKE = 0.1
 """Loads whose activities differ by this much at most are averaged into one point of the curve."""
 _STEADY = 0.9
-_MOST_SCALE = 0.03
+_MOST_SCALE = 0.05
 """Loads whose operations were counted may move the whole correction by this much; more means that
-the counters are not understood."""
+the counters are not understood. On an H200 the counters were 1.75 % above what was counted, with a
+standard deviation of 0.7 %, and once 3 %, which a limit of 0.03 refused."""
 
 
 class ClockLoad(NamedTuple):
@@ -71,7 +72,7 @@ def _scale(loads: Sequence[ClockLoad]) -> float:
     scale = median(found)
     if abs(scale - 1) > _MOST_SCALE:
         raise CannotFit(
-            f"the counters and the measured clock give {100 / scale:.0f} % of the operations that "
+            f"the counters and the measured clock give {100 / scale:.1f} % of the operations that "
             "the loads counted"
         )
     return scale
