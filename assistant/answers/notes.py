@@ -118,7 +118,7 @@ def _retry(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) ->
 
 
 def _liveness(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
-    _, output, progress, util = values
+    _, output, progress, util, read = values
     parts = [
         words.text("last output {time} ago", time=_duration(output, words))
         if output is not None
@@ -130,8 +130,9 @@ def _liveness(query: Query, values: tuple[Value, ...], rows: Rows, words: Words)
     if util is not None:
         parts.append(
             words.text(
-                "its GPUs were {util} busy in the last ten minutes",
+                "its GPUs were {util} busy over the last {time}",
                 util=value_text(util, "%", words, 0.0),
+                time=_duration(read, words),
             )
         )
     text = "; ".join(parts)
@@ -170,13 +171,18 @@ def _busy(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
 
 
 def _usual(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
-    who, measure, mean, highest, limit, why = values
+    who, measure, mean, highest, limit, why, since = values
     unit = SUBJECTS["devices"].measures[str(measure)].unit
     usual = words.text(
-        "Over the last seven days, {who} has {mean} at the mean and {highest} at most.", who=who,
+        "Over the last seven days, {who} has {mean} at the mean and {highest} at most."
+        if since is None
+        else "Readings begin {moment}. Since then, {who} has {mean} at the mean and {highest} at "
+        "most.",
+        who=who,
         mean=value_text(mean, unit, words, rows.time),
         highest=value_text(highest, unit, words, rows.time),
-    )  # fmt: skip
+        moment=value_text(since, "moment", words, rows.time),
+    )
     told = [usual]
     if limit is not None and measure in _LIMITED:
         ends = value_text(limit, unit, words, rows.time)
@@ -369,11 +375,15 @@ def _ahead(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) ->
 
 
 def _idle_ahead(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
-    power, seconds = values
+    power, seconds, since = values
     return words.text(
-        "This is a forecast: {power}, the lowest of the last week, for {time}.",
+        "This is a forecast: {power}, the lowest of the last week, for {time}."
+        if since is None
+        else "This is a forecast: {power}, the lowest since readings begin, which is {moment}, "
+        "for {time}.",
         power=value_text(power, "W", words, rows.time),
         time=value_text(seconds, "s", words, rows.time),
+        moment=value_text(since, "moment", words, rows.time),
     )
 
 

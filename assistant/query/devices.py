@@ -15,6 +15,7 @@ from gpudeck.assistant.facts.usage import ENERGY_FIELDS, energy_facts
 from gpudeck.assistant.query.estimates import IDLE_UTIL
 from gpudeck.assistant.query.find import named_jobs
 from gpudeck.assistant.query.groups import by_time
+from gpudeck.assistant.query.readings import begun_late
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
 from gpudeck.assistant.query.shape import finite, shaped
@@ -36,8 +37,6 @@ _NEAR_S = 300.0
 """A reading this far from a moment still stands for it."""
 _USED = ("idle_time", "busy_time")
 _WEEK_S = 7 * 86400.0
-_KEPT_S = 31 * 86400.0
-"""Readings are not kept for longer."""
 _HEALTH = ("ecc_uncorrected", "ecc_corrected", "rows_failure", "rows_pending", "xid_count",
            "nvlink_errors", "pcie_replays")  # fmt: skip
 _FREE = (Settling, JobWaits, QuietHours)
@@ -111,9 +110,12 @@ def _energy_ahead(
         for state, power in zip(states, powers, strict=True)
     )
     known = [power for power in powers if isinstance(power, int | float)]
-    if known:
-        forecast = "idle ahead" if query.states else "ahead"
-        notes = (*notes, Note(forecast, (math.fsum(known), query.ahead)))
+    if known and query.states:
+        late = [begun_late(daemon, s.device.id, "power", now - _WEEK_S, now) for s in states]
+        since = min(filter(None, late), default=None) if all(late) else None
+        notes = (*notes, Note("idle ahead", (math.fsum(known), query.ahead, since)))
+    elif known:
+        notes = (*notes, Note("ahead", (math.fsum(known), query.ahead)))
     found = Rows("devices", (Column("energy", "J"),), rows, _source(states), now, notes=notes)
     return shaped(query, found)
 
@@ -158,22 +160,6 @@ def _least_power(daemon: Client, state: DeviceState, now: float) -> float | None
     history = daemon.history(state.device.id, ("power",), now - _WEEK_S, now, POINTS)
     known = [value for value in history.columns.get("power", []) if value is not None]
     return min(filter(finite, known), default=None)
-
-
-def recorded_since(daemon: Client, snapshot: Snapshot) -> float | None:
-    """Return when the readings of the first device begin, to the second; None without any."""
-    if not snapshot.devices:
-        return None
-    since, until, first = snapshot.time - _KEPT_S, snapshot.time, None
-    while until - since > 1.0:
-        found = daemon.history(snapshot.devices[0].device.id, ("util",), since, until, POINTS)
-        known = zip(found.times, found.columns.get("util", ()), strict=False)
-        at = next((time for time, value in known if finite(value)), None)
-        if at is None:
-            break
-        width = (until - since) / POINTS
-        since, until, first = at - width, at + width, at
-    return first
 
 
 def chosen(query: Query, snapshot: Snapshot) -> tuple[list[DeviceState], tuple[Note, ...]]:

@@ -76,7 +76,9 @@ class Liveness(NamedTuple):
     progress: float | None
     """Seconds since the last progress; None if it reports none."""
     util: float | None
-    """The mean utilisation of its devices in the last ten minutes, in percent."""
+    """The mean utilisation of its devices in that time, in percent."""
+    read: float
+    """The seconds that this is about: the last ten minutes, or as long as it runs."""
 
 
 def liveness(daemon: Client, job: Job, now: float) -> Liveness:
@@ -96,4 +98,4 @@ def liveness(daemon: Client, job: Job, now: float) -> Liveness:
     util = statistics.fmean(used) if used else None
     silent = [now - began, *(value for value in (output, progress) if value is not None)]
     stuck = min(silent) > QUIET_S and (util is None or util <= IDLE_UTIL)
-    return Liveness(stuck, output, progress, util)
+    return Liveness(stuck, output, progress, util, min(now - began, QUIET_S))

@@ -12,11 +12,12 @@ from gpudeck.assistant.query.attention import attention
 from gpudeck.assistant.query.capacity import capacity
 from gpudeck.assistant.query.conversion import conversion, converted
 from gpudeck.assistant.query.costs import with_cost
-from gpudeck.assistant.query.devices import devices, recorded_since
+from gpudeck.assistant.query.devices import devices
 from gpudeck.assistant.query.find import earlier_run, named_jobs
 from gpudeck.assistant.query.groups import grouped
 from gpudeck.assistant.query.jobs import jobs
 from gpudeck.assistant.query.models import models
+from gpudeck.assistant.query.readings import NEAR_S, recorded_since
 from gpudeck.assistant.query.request import COST, PREVIOUS, Query
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows
 from gpudeck.assistant.query.table import ROWS, check
@@ -26,8 +27,6 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 
-_NEAR_S = 60.0
-"""A time that begins this long before the first reading is covered by readings."""
 FIRST_READING_S = 5.0
 """A daemon that has just started gets this long to read its devices."""
 
@@ -68,12 +67,14 @@ def execute(daemon: Client, query: Query) -> Rows:
 
 
 def _since_when(daemon: Client, query: Query, found: Rows, snapshot: Snapshot) -> Rows:
-    """Return rows with a note of when readings begin, if the time of the query begins before."""
+    """Return rows with a note of when readings begin, if the time that they are about begins
+    before: the time of the query, or what is told where it names none."""
     empty = query.subject in ("jobs", "alerts") and not found.rows
-    if query.time is None or query.time.since <= 0 or not (empty or query.subject == "devices"):
+    span = query.time or found.span
+    if span is None or span.since <= 0 or not (empty or query.subject == "devices"):
         return found
     first = recorded_since(daemon, snapshot)
-    if first is None or query.time.since > first - _NEAR_S:
+    if first is None or span.since > first - NEAR_S:
         return found
     return msgspec.structs.replace(found, notes=(*found.notes, Note("since", (first,))))
 
@@ -105,11 +106,11 @@ def _beside(daemon: Client, query: Query, other: Query, snapshot: Snapshot) -> R
         other = msgspec.structs.replace(query, jobs=numbers or query.jobs, other=None)
         if not numbers:
             return _run(daemon, other, snapshot)  # the first of its name
-    sides = [
-        _run(daemon, msgspec.structs.replace(side, other=None), snapshot) for side in (query, other)
-    ]
+    alone = [msgspec.structs.replace(side, other=None) for side in (query, other)]
+    sides = [_since_when(daemon, side, _run(daemon, side, snapshot), snapshot) for side in alone]
     first, second = sides
     now = query.time is None and other.time is None
+    notes = dict.fromkeys((*first.notes, *second.notes))
     rows: list[Row] = []
     for asked, side in zip((query, other), sides, strict=True):
         if not side.rows:
@@ -126,7 +127,7 @@ def _beside(daemon: Client, query: Query, other: Query, snapshot: Snapshot) -> R
         first,
         columns=columns,
         rows=tuple(rows),
-        notes=tuple(one for one in (*first.notes, *second.notes) if now or one.kind != "usual"),
+        notes=tuple(one for one in notes if now or one.kind != "usual"),
         total=None,
         best="",
         left_out=0,

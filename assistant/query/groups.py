@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import msgspec
 
+from gpudeck.assistant.query.readings import KEPT_S
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
 from gpudeck.assistant.query.shape import combined, finite, shaped
@@ -26,8 +27,6 @@ _MEANS = frozenset({"waited", "util", "tflops", "loss", "progress", "estimate"})
 """Measures of jobs of which a sum says nothing."""
 _PAST_S = {"day": 14 * 86400.0, "hour": 7 * 86400.0}
 """The time that is looked at where none is asked for."""
-_KEPT_S = 31 * 86400.0
-"""Readings are not kept for longer."""
 _HOUR_S = 3600.0
 _POINT_S = 300.0
 """Seconds between two values of the history that are looked at, at most."""
@@ -73,7 +72,7 @@ def by_time(
     span = query.time
     if span is None:
         span = Span(now - _PAST_S[query.by], now)
-    span = Span(max(span.since, now - _KEPT_S), span.until)
+    span = Span(max(span.since, now - KEPT_S), span.until)
     begin = datetime.fromtimestamp(span.since).replace(minute=0, second=0, microsecond=0)
     since, until = begin.timestamp(), max(span.until, begin.timestamp() + _HOUR_S)
     points = math.ceil((until - since) / _POINT_S)

@@ -423,7 +423,7 @@ def _stall(context: _Context, job: j.Job) -> _Pair:
             context.notes.append(_forecast(context, job))
         return None, "it does not run"
     found = estimates.liveness(context.daemon, job, context.now)
-    context.notes.append(Note("liveness", (job.id, found.output, found.progress, found.util)))
+    context.notes.append(Note("liveness", (job.id, *found[1:])))
     return "stuck" if found.stuck else "not stuck", ""
 
 

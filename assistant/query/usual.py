@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from gpudeck.assistant.facts.devices import subject
+from gpudeck.assistant.query.readings import begun_late
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Note, Rows
 from gpudeck.assistant.query.shape import finite
@@ -45,5 +46,6 @@ def with_usual(
     highest = [float(v) for v in history.high.get(query.measure, []) if v and finite(v)] or known
     mean, used = math.fsum(known) / len(known), state.use
     why = used.reason if isinstance(used, Busy) and not isinstance(used.cause, _QUIET) else ""
-    values = (label(state.device), query.measure, mean, max(highest), limit, why)
+    since = begun_late(daemon, state.device.id, query.measure, *span)
+    values = (label(state.device), query.measure, mean, max(highest), limit, why, since)
     return (Note("usual", values),)

@@ -42,8 +42,9 @@ def compose(material: Material, written: Written, words: Words | None = None) ->
         if material.kind == "job"
         else _span_sections(material, cells)
     )
+    first = (Prose(without_devices(written.titled or written.text)),)
     sections = (
-        Section("", (Prose(without_devices(written.titled or written.text)),)),
+        Section("", (*first, *_begun(material, words))),
         *_advice(material, written.text, words),
         *middle,
         Section(words.text("Sources"), (tables.sources(facts, words),)),
@@ -60,6 +61,16 @@ def compose(material: Material, written: Written, words: Words | None = None) ->
         facts,
         number,
         words.language,
+    )
+
+
+def _begun(material: Material, words: Words) -> tuple[Prose, ...]:
+    """Say when the readings begin, where they do not cover the beginning of the report's time."""
+    if material.begun is None:
+        return ()
+    moment = words.moment(material.begun, material.until)
+    return (
+        Prose(words.text("Readings begin {moment}; there is no data before that.", moment=moment)),
     )
 
 

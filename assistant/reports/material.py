@@ -8,6 +8,7 @@ import msgspec
 
 from gpudeck.assistant.facts import FIELDS_SPAN, NOW_S, Fact, gather, phrases, usage
 from gpudeck.assistant.query.execute import read_snapshot
+from gpudeck.assistant.query.readings import begun_late
 from gpudeck.assistant.reports.report import Kind
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.failures import Failure, recognized
@@ -53,6 +54,8 @@ class Material:
     """The facts that the prose is written from."""
     failures: tuple[tuple[int, Failure], ...] = ()
     """What the logs of failed jobs show, the newest first."""
+    begun: float | None = None
+    """When the readings begin, where they do not cover the beginning of the time."""
 
 
 def of_job(daemon: Client, number: int) -> Material:
@@ -99,7 +102,10 @@ def of_span(
     since = min(max(since, until - TIERS[LAST].keep), until)
     jobs, _ = daemon.find(Search(since=since, until=until), MOST_JOBS)
     alerts, failures = _alerts(daemon, since, until), _failures(daemon, jobs)
-    found = Material(kind, since, until, snapshot, jobs, {}, alerts, failures=failures)
+    begun = None
+    if snapshot.devices:
+        begun = begun_late(daemon, snapshot.devices[0].device.id, "util", since, until)
+    found = Material(kind, since, until, snapshot, jobs, {}, alerts, failures=failures, begun=begun)
     return _with_histories(daemon, found)
 
 

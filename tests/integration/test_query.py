@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,12 @@ import msgspec
 import pytest
 
 from gpudeck.assistant.answers import answer as worded
-from gpudeck.assistant.query.devices import recorded_since
 from gpudeck.assistant.query.execute import execute
+from gpudeck.assistant.query.readings import recorded_since
 from gpudeck.assistant.query.request import COST, NEWEST, Query, Span, Where
 from gpudeck.assistant.query.rows import Rows
 from gpudeck.assistant.query.users import user_of
+from gpudeck.assistant.reports.material import of_span
 from gpudeck.language.words import Words
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings
@@ -241,13 +243,29 @@ def test_a_time_before_the_first_reading_says_when_readings_begin(deck: Client) 
         Query("devices", "power", time=Span(now - 8 * 86400, now - 7 * 86400)),
         Query("devices", "util", time=Span(now - 7 * 86400, now)),
         Query("jobs", jobs=(), time=Span(now - 8 * 86400, now - 7 * 86400)),
-    ):
+        Query("devices", "energy"),
+        Query("devices", "idle_time"),
+        Query("devices", "energy", by="day"),
+        Query("devices", "power", devices=(0,), time=Span(now - 3600, now),
+              other=Query("devices", "power", devices=(0,), time=Span(now - 7200, now - 3600))),
+    ):  # fmt: skip
         rows = execute(deck, query)
         (first,) = [note.values[0] for note in rows.notes if note.kind == "since"]
         assert isinstance(first, float) and now - 600 < first <= deck.snapshot().time
         assert "no data before" in worded(query, rows, Words("en"))
     recent = execute(deck, Query("devices", "power", time=Span(now, now + 1)))
     assert all(note.kind != "since" for note in recent.notes)
+
+
+def test_what_is_usual_is_told_since_readings_begin(deck: Client) -> None:
+    query = Query("devices", "temp", devices=(0,))
+    told = worded(query, execute(deck, query), WORDS)
+    assert re.search(r"Readings begin .*\d\d:\d\d\. Since then, GPU 0 has ", told)
+    idle = Query("devices", "energy", states=("idle",), ahead=3600.0, aggregate="sum")
+    told = worded(idle, execute(deck, idle), WORDS)
+    assert re.search(r"the lowest since readings begin, which is .*\d\d:\d\d, for 1 h", told)
+    begun = of_span(deck, deck.snapshot().time - 86400.0).begun
+    assert begun is not None and begun > deck.snapshot().time - 600
 
 
 def test_capacity_says_the_free_memory_of_each_gpu_of_a_recording(deck: Client) -> None:
@@ -436,7 +454,7 @@ def test_what_idle_gpus_will_cost_rests_on_their_lowest_power(deck: Client) -> N
     query = Query("devices", "energy", states=("idle",), ahead=86400.0, aggregate="sum", text=COST,
                   amount=0.3)  # fmt: skip
     rows = execute(deck, query)
-    assert "the lowest of the last week" in worded(query, rows, WORDS)
+    assert ", the lowest since readings begin, which is " in worded(query, rows, WORDS)
     assert worded(query, rows, WORDS).startswith("The cost is ")
 
 

@@ -377,6 +377,12 @@ def test_a_report_is_in_its_language_with_its_numbers_and_dates(
         assert word not in text
 
 
+def test_a_report_says_when_readings_begin_within_its_time() -> None:
+    late = replace(span(), begun=NOW - 120)
+    said = f"Readings begin {words('en').moment(NOW - 120, NOW)}; there is no data before that."
+    assert said in markdown(composed(late)) and said not in markdown(composed(span()))
+
+
 def test_a_digest_is_the_first_paragraph() -> None:
     told = digest(composed(span(*JOBS)))
     title, first = told.split("\n\n")
