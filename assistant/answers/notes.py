@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import msgspec
+from collections.abc import Callable, Iterable
 
 from gpudeck.assistant.answers.free_gpus import FREE_GPUS
 from gpudeck.assistant.answers.values import TERMS, value_text
@@ -12,7 +10,7 @@ from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.language.remedies import advice
 from gpudeck.assistant.query.costs import MONEY
 from gpudeck.assistant.query.request import Query
-from gpudeck.assistant.query.rows import Rows, Value, number
+from gpudeck.assistant.query.rows import Note, Rows, Value, number
 from gpudeck.assistant.query.table import SUBJECTS
 from gpudeck.language.numbers import capitalized
 from gpudeck.language.words import Words
@@ -20,12 +18,7 @@ from gpudeck.language.words import Words
 
 def notes(query: Query, rows: Rows, words: Words) -> list[str]:
     """Return the text of each note that the answer has not used itself."""
-    found = (
-        _NOTES[note.kind](query, note.values, rows, words)
-        for note in rows.notes
-        if note.kind in _NOTES
-    )
-    return list(dict.fromkeys(filter(None, found)))
+    return _worded(rows.notes, query, rows, words)
 
 
 _LEADING = frozenset({"cost", "deadline", "then", "gpus then"})
@@ -35,7 +28,14 @@ _LEADING = frozenset({"cost", "deadline", "then", "gpus then"})
 def leading(query: Query, rows: Rows, words: Words) -> list[str]:
     """Return the notes that answer the question, for the beginning of the answer."""
     found = [note for note in rows.notes if note.kind in _LEADING]
-    return notes(query, msgspec.structs.replace(rows, notes=tuple(found)), words) if found else []
+    return _worded(found, query, rows, words)
+
+
+def _worded(found: Iterable[Note], query: Query, rows: Rows, words: Words) -> list[str]:
+    texts = (
+        _NOTES[note.kind](query, note.values, rows, words) for note in found if note.kind in _NOTES
+    )
+    return list(dict.fromkeys(filter(None, texts)))
 
 
 def _duration(value: Value, words: Words) -> str:
@@ -327,17 +327,36 @@ def _cost(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
     if not isinstance(kwh, int | float):
         return words.text("The cost is unknown, as the energy is.")
     unit = f"{MONEY} {currency}".strip()
-    told = words.text(
-        "The cost is {cost}: {energy} kWh at {price} for each.",
-        cost=value_text(kwh * price, unit, words, 0.0),
-        energy=words.numbers(f"{kwh:.3g}"),
-        price=words.numbers(f"{price:g}"),
-    )
+    said = {
+        "cost": value_text(kwh * price, unit, words, 0.0),
+        "energy": words.numbers(f"{kwh:.3g}"),
+        "price": words.numbers(f"{price:g}"),
+    }
+    days = next((_days(note.values) for note in rows.notes if note.kind == "past"), 0)
+    told = words.count(
+        "The cost of the past 24 hours is {cost}: {energy} kWh at {price} for each.",
+        "The cost of the past {n} days is {cost}: {energy} kWh at {price} for each.",
+        days, **said,
+    ) if days else words.text(
+        "The cost is {cost}: {energy} kWh at {price} for each.", **said
+    )  # fmt: skip
     if not other:
         return told
     wanted = phrases.escaped(str(other), 20)
     unchanged = words.text("I do not convert it to {currency}.", currency=wanted)
     return f"{told} {unchanged}"
+
+
+def _days(values: tuple[Value, ...]) -> int:
+    """Return the days of the note `past`."""
+    return round(number(values[0]) / 86400.0)
+
+
+def _past(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
+    """Return the time that is told where none was asked for."""
+    return words.count(
+        "This is about the past 24 hours.", "This is about the past {n} days.", _days(values)
+    )
 
 
 def _deadline(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
@@ -407,6 +426,7 @@ _NOTES: dict[str, Callable[[Query, tuple[Value, ...], Rows, Words], str]] = {
     "others' jobs": _others_jobs,
     "held": _held,
     "held besides": _held_besides,
+    "past": _past,
     "since": _since,
     "free": _free_memory,
     "recording": _recording,

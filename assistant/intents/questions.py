@@ -182,8 +182,11 @@ class Questions(Comparisons):
     def _of_devices(self, measure: str, span: Span | None) -> Query:
         cost = "cost" in self.marked("measure") and measure == "energy"
         use = [s for s in self.marked("states") if s in ("idle", "busy")]
+        said = " ".join(self.letters("time"))
+        if span is not None and span.point and measure == "energy":
+            self.lacking += [("time", said)] if said else []
+            span = None  # a moment has no energy
         if span is not None and not _has_history(measure):
-            said = " ".join(self.letters("time"))
             self.lacking += [("time", said)] if measure != "use" and said else []
             span = span if measure == "use" else None
             measure = "util" if measure == "use" else measure

@@ -14,7 +14,7 @@ from gpudeck.assistant.facts.phrases import plain
 from gpudeck.assistant.facts.usage import ENERGY_FIELDS, energy_facts
 from gpudeck.assistant.query.estimates import IDLE_UTIL
 from gpudeck.assistant.query.find import named_jobs
-from gpudeck.assistant.query.groups import by_time
+from gpudeck.assistant.query.groups import PAST_S, by_time
 from gpudeck.assistant.query.readings import begun_late
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
@@ -36,7 +36,8 @@ POINTS = 500
 _NEAR_S = 300.0
 """A reading this far from a moment still stands for it."""
 _USED = ("idle_time", "busy_time")
-_WEEK_S = 7 * 86400.0
+_DAY_S = 86400.0
+_WEEK_S = 7 * _DAY_S
 _HEALTH = ("ecc_uncorrected", "ecc_corrected", "rows_failure", "rows_pending", "xid_count",
            "nvlink_errors", "pcie_replays")  # fmt: skip
 _FREE = (Settling, JobWaits, QuietHours)
@@ -52,19 +53,18 @@ def devices(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         notes = (*notes, Note("replay", (snapshot.recording,)))
     if query.ahead:
         return _energy_ahead(daemon, query, states, notes, snapshot.time)
-    if query.by in ("day", "hour"):
-        return by_time(daemon, query, states, notes, snapshot.time)
+    if query.time is None and (length := _past_of(query)):
+        span = Span(snapshot.time - length, snapshot.time)
+        query, notes = msgspec.structs.replace(query, time=span), (*notes, Note("past", (length,)))
     measures = (query.measure,) if query.measure else SUBJECTS["devices"].headline
-    if query.measure in _USED:
-        return _used_time(daemon, query, states, notes, snapshot.time)
     if query.time is not None:
-        if query.measure == "energy":
-            return _energy(daemon, query, query.time, states, notes)
+        if query.by in PAST_S:
+            return by_time(daemon, query, query.time, states, notes, snapshot.time)
+        if query.measure in _USED:
+            return _used_time(daemon, query, query.time, states, notes)
         timed = [name for name in measures if SUBJECTS["devices"].measures[name].history]
+        timed = ["energy"] if query.measure == "energy" else timed
         return shaped(query, _over_time(daemon, query, query.time, states, timed, notes))
-    if query.measure == "energy":
-        span = Span(snapshot.time - 86400.0, snapshot.time)
-        return _energy(daemon, query, span, states, notes)
     if "use" in measures and not query.states:
         notes = (*notes, *_why_busy(states))
     errors = [
@@ -88,10 +88,9 @@ def devices(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     return msgspec.structs.replace(made, notes=(*made.notes, *usual))
 
 
-def _energy(
-    daemon: Client, query: Query, span: Span, states: Sequence[DeviceState], notes: tuple[Note, ...]
-) -> Rows:
-    return shaped(query, _over_time(daemon, query, span, states, ["energy"], notes))
+def _past_of(query: Query) -> float:
+    """Return the seconds that a question covers which names no time; 0: it is about now."""
+    return PAST_S.get(query.by) or (_DAY_S if query.measure in ("energy", *_USED) else 0.0)
 
 
 def _energy_ahead(
@@ -123,12 +122,11 @@ def _energy_ahead(
 def _used_time(
     daemon: Client,
     query: Query,
+    span: Span,
     states: Sequence[DeviceState],
     notes: tuple[Note, ...],
-    now: float,
 ) -> Rows:
     """Return for how long devices did nothing, or something, as far as readings tell."""
-    span = query.time or Span(now - 86400.0, now)
     rows = []
     for state in states:
         history = daemon.history(state.device.id, ("util",), span.since, span.until, POINTS)

@@ -25,8 +25,8 @@ HELPERS = {"user": "user", "name": "name", "group": "group", "day": "submitted",
 """The measures of jobs by which they are grouped."""
 _MEANS = frozenset({"waited", "util", "tflops", "loss", "progress", "estimate"})
 """Measures of jobs of which a sum says nothing."""
-_PAST_S = {"day": 14 * 86400.0, "hour": 7 * 86400.0}
-"""The time that is looked at where none is asked for."""
+PAST_S = {"day": 14 * 86400.0, "hour": 7 * 86400.0}
+"""The seconds of readings that are added up where no time is asked for."""
 _HOUR_S = 3600.0
 _POINT_S = 300.0
 """Seconds between two values of the history that are looked at, at most."""
@@ -63,15 +63,13 @@ def _group_of(by: str, row: Row) -> str:
 def by_time(
     daemon: Client,
     query: Query,
+    span: Span,
     states: Sequence[DeviceState],
     notes: tuple[Note, ...],
     now: float,
 ) -> Rows:
     """Return a row for each day or hour: the energy of all devices, or the mean of their values."""
     name = query.measure if query.measure not in ("", "use") else "util"
-    span = query.time
-    if span is None:
-        span = Span(now - _PAST_S[query.by], now)
     span = Span(max(span.since, now - KEPT_S), span.until)
     begin = datetime.fromtimestamp(span.since).replace(minute=0, second=0, microsecond=0)
     since, until = begin.timestamp(), max(span.until, begin.timestamp() + _HOUR_S)

@@ -297,6 +297,18 @@ def test_the_cost_is_energy_times_the_price_or_says_that_none_is_set(deck: Clien
     assert "at 0.31 for each" in worded(priced, rows, Words("en"))
 
 
+def test_a_question_without_a_time_is_answered_with_the_time_that_is_told(deck: Client) -> None:
+    cost = Query("devices", "energy", aggregate="sum", text=COST, amount=0.5)
+    assert worded(cost, execute(deck, cost), WORDS).startswith("The cost of the past 24 hours is ")
+    for query in (Query("devices", "energy"), Query("devices", "idle_time")):
+        assert "This is about the past 24 hours." in worded(query, execute(deck, query), WORDS)
+    days = Query("devices", "energy", by="day")
+    assert "This is about the past 14 days." in worded(days, execute(deck, days), WORDS)
+    now = deck.snapshot().time
+    for query in (Query("devices", "energy", time=Span(now - 60, now)), Query("devices", "power")):
+        assert "This is about" not in worded(query, execute(deck, query), WORDS)
+
+
 def test_what_energy_will_cost_rests_on_the_power_of_now(deck: Client) -> None:
     query = Query("devices", "energy", aggregate="sum", ahead=3600.0, text=COST, amount=0.5)
     rows = execute(deck, query)

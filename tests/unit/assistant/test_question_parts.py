@@ -311,10 +311,10 @@ def test_the_energy_of_an_hour_is_that_of_its_part_that_is_asked_for() -> None:
         def history(self, *_: object) -> object:
             return SimpleNamespace(times=[hour + 1800, hour + 5400], columns={"power": [100, 100]})
 
-    query = Query("devices", "energy", by="hour", time=Span(hour + 1800, hour + 3900))
+    query, span = Query("devices", "energy", by="hour"), Span(hour + 1800, hour + 3900)
     device: Any = SimpleNamespace(device=SimpleNamespace(id="REPLAY-0"))
     daemon: Any = Readings()
-    found = by_time(daemon, query, [device], (), hour + 7200)
+    found = by_time(daemon, query, span, [device], (), hour + 7200)
     assert [row.values[0] for row in found.rows] == [180_000.0, 30_000.0]
 
 
@@ -328,8 +328,16 @@ def test_the_energy_of_a_day_is_that_of_the_time_in_which_it_was_read() -> None:
             power = [100, 100, 100, None, 100, 100]
             return SimpleNamespace(times=times, columns={"power": power})
 
-    query = Query("devices", "energy", by="day", time=Span(noon - 43_200, noon + 10_000))
+    query, span = Query("devices", "energy", by="day"), Span(noon - 43_200, noon + 10_000)
     device: Any = SimpleNamespace(device=SimpleNamespace(id="REPLAY-0"))
     daemon: Any = Readings()
-    found = by_time(daemon, query, [device], (), noon + 10_000)
+    found = by_time(daemon, query, span, [device], (), noon + 10_000)
     assert [row.values[0] for row in found.rows] == [3000.0]
+
+
+@pytest.mark.parametrize("measure", ["energy", "cost"])
+def test_a_moment_has_no_energy_and_the_answer_names_what_it_leaves_out(measure: str) -> None:
+    made = asked("ask gpus", f"measure={measure}", time="at 3 am")
+    assert made.request.time is None and ("time", "at 3 am") in made.left
+    made = asked("ask gpus", "measure=power", time="at 3 am")
+    assert made.request.time.point and not made.left
