@@ -260,8 +260,8 @@ COMMANDS = (
     Command(
         "report",
         "cli.assistant.report",
-        "let the assistant write a report, once a device is idle, on the jobs that ran, failed or "
-        "waited and on the energy used",
+        "let the assistant write a report on the jobs that ran, failed or waited and on the energy "
+        "used",
     ),
     Command(
         "models",

@@ -353,7 +353,9 @@ def _days(values: tuple[Value, ...]) -> int:
 
 
 def _past(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
-    """Return the time that is told where none was asked for."""
+    """Return the time that is told where none was asked for, unless the cost has told it."""
+    if any(note.kind == "cost" and note.values[0] and note.values[1] for note in rows.notes):
+        return ""
     return words.count(
         "This is about the past 24 hours.", "This is about the past {n} days.", _days(values)
     )

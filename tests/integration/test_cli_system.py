@@ -132,9 +132,10 @@ def test_the_recommended_model_is_offered_downloaded_and_used(
 
 def test_daemon_start_waits_for_a_new_source(alone: Shell, cpu_home: Path) -> None:
     alone("daemon", "start")
-    assert "Readings now come from replay:h100.trace.gz" in alone(
-        "daemon", "start", "--source", "replay:h100.trace.gz"
-    )
+    told = alone("daemon", "start", "--source", "replay:h100.trace.gz")
+    assert "Readings now come from replay:h100.trace.gz" in told
+    assert "To end it: gpudeck daemon start --source auto" in told
+    assert "gpudeck run" not in alone("jobs")
     seen = alone.json("status")
     assert (seen["source"], {s["device"]["kind"] for s in seen["devices"]}) == (
         "replay of h100.trace.gz",

@@ -299,7 +299,8 @@ def test_the_cost_is_energy_times_the_price_or_says_that_none_is_set(deck: Clien
 
 def test_a_question_without_a_time_is_answered_with_the_time_that_is_told(deck: Client) -> None:
     cost = Query("devices", "energy", aggregate="sum", text=COST, amount=0.5)
-    assert worded(cost, execute(deck, cost), WORDS).startswith("The cost of the past 24 hours is ")
+    told = worded(cost, execute(deck, cost), WORDS)
+    assert told.startswith("The cost of the past 24 hours is ") and "This is about" not in told
     for query in (Query("devices", "energy"), Query("devices", "idle_time")):
         assert "This is about the past 24 hours." in worded(query, execute(deck, query), WORDS)
     days = Query("devices", "energy", by="day")

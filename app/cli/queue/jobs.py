@@ -109,12 +109,13 @@ def _list(args: Namespace) -> None:
             found = client.jobs(args.limit, args.active)
         else:
             found = client.find(search, args.limit)[0]
+        recorded = not found and client.snapshot().is_recorded
     if args.json:
         print_json(found)
     elif found:
         print_list(found)
     else:
-        print_line(_explain_no_jobs(search))
+        print_line(_explain_no_jobs(search, recorded))
 
 
 def print_list(jobs: Sequence[Job]) -> None:
@@ -149,7 +150,9 @@ def _with_words(search: Search, args: Namespace, client: Client) -> Search:
     return msgspec.structs.replace(search, text=words.text, group=group, device=words.device)
 
 
-def _explain_no_jobs(search: Search) -> str:
+def _explain_no_jobs(search: Search, recorded: bool) -> str:
+    if search == Search() and recorded:  # which runs no workload
+        return "No jobs yet. Start one with: gpudeck submit -- COMMAND"
     if search == Search():
         return "No jobs yet. Start one with: gpudeck run attention, or: gpudeck submit -- COMMAND"
     if search == Search(outcomes=ACTIVE):

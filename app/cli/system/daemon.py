@@ -88,6 +88,8 @@ def _start(args: Namespace) -> int:
             _wait_for_source(client, args.source)
             if not args.json:
                 print_line(f"Readings now come from {args.source}, also after a restart.")
+                if source.startswith(_REPLAY):
+                    print_line("It runs no GPU jobs. To end it: gpudeck daemon start --source auto")
     return _print_status(args)
 
 
