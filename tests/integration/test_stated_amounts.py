@@ -92,8 +92,13 @@ def test_a_tag_is_added_to_those_of_the_job(deck: Client) -> None:
     assert deck.job(job.id).spec.tags == ("old", "new")
 
 
-def test_the_amounts_of_one_job_are_changed_at_a_time(deck: Client) -> None:
-    jobs = [ended(deck, "1", timeout=60) for _ in range(2)]
-    both = Order("retry", jobs=tuple(job.id for job in jobs), changes={"timeout": "x2"})
-    with pytest.raises(UserError, match="one job at a time"):
-        plan_action(ToolContext(deck), both)
+def test_amounts_of_several_jobs_are_changed_together_only_if_all_get_the_same(
+    deck: Client,
+) -> None:
+    one, same, other = (ended(deck, "1", timeout=seconds) for seconds in (60, 60, 90))
+    alike = Order("retry", jobs=(one.id, same.id), changes={"timeout": "x2"})
+    planned = plan_action(ToolContext(deck), alike).order
+    assert planned is not None and planned.options == {"timeout": "2min"}
+    different = Order("retry", jobs=(one.id, other.id), changes={"timeout": "x2"})
+    with pytest.raises(UserError, match="one at a time"):
+        plan_action(ToolContext(deck), different)

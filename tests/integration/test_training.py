@@ -201,8 +201,8 @@ def test_the_assistant_says_how_a_training_goes_which_run_is_best_and_when_it_en
         out = tmp_path / name
         sh("run", "train", f"data={text}", "model=tiny", f"out={out}", f"rate={rate}", *SMALL,
            "--wait")  # fmt: skip
-    lowest = {
-        min(curve["values"]): job["id"]
+    losses = {
+        job["id"]: min(curve["values"])
         for job in sh.json("jobs")  # others of this daemon were trained before
         if job["spec"]["name"] == "train" and job["state"]["type"] == "done"
         for curve in sh.json("results", str(job["id"]))["curves"]
@@ -221,10 +221,10 @@ def test_the_assistant_says_how_a_training_goes_which_run_is_best_and_when_it_en
     assert "running" in told
     assert f"Job {going} needs about " in told
     best = sh("ask", "which run is best").splitlines()[0]
-    job = lowest[min(lowest)]
-    assert re.fullmatch(
-        rf"Job {job} \(train\) has the lowest value of all: loss \d\.\d{{3}}\.", best
+    lowest = re.fullmatch(
+        r"Job (\d+) \(train\) has the lowest value of all: loss \d\.\d{3}\.", best
     )
+    assert lowest is not None and losses[int(lowest[1])] == min(losses.values())
     assert f"Job {going} needs about " in sh("ask", "when does it end")
     assert f"Job {going} needs about " in sh("ask", "when is my training done?")
     sh("cancel", str(going))
