@@ -150,7 +150,7 @@ def fill() -> None:
         ):  # the last two rows are the patterns of the others
             db.execute(
                 f"""INSERT OR REPLACE INTO search
-                SELECT jobs.id, outcome, one.submitted, ended, "group", devices, {words}
+                SELECT jobs.id, outcome, one.submitted, ended, "group", devices, {words}, user
                 FROM jobs JOIN search AS one ON one.job = ? WHERE status = outcome
                 ORDER BY jobs.id = ?""",
                 (job, job),
