@@ -40,9 +40,7 @@ class UsageCollector:
                 found = self._sums.setdefault(job.id, _UsageSum())
                 found.add_reading(reading, job.id, shared=len(holders[reading.device]) > 1)
                 if before is not None and 0 < reading.time - before.time <= MAX_GAP_S:
-                    found.add_time(reading, before, len(held_devices(job)))
-                    if before.time < (since := _holds_since(job)) <= reading.time:
-                        found.leave_out(before, since - before.time)
+                    found.add_time(reading, before, len(held_devices(job)), _holds_since(job))
 
     def take(self, job: Job, ended: float) -> Usage | None:
         """Return the job's usage, with that of earlier attempts, and forget it.
@@ -76,13 +74,23 @@ class _UsageSum:
         own = sum(p.memory or 0.0 for p in reading.processes if p.job == job_id)
         self._memory = max(self._memory, own)
 
-    def add_time(self, reading: Reading, before: Reading, devices: int) -> None:
-        """Add the time between two readings of one of the job's devices."""
+    def add_time(self, reading: Reading, before: Reading, devices: int, since: float) -> None:
+        """Add the time between two readings of one of the job's devices.
+
+        Args:
+            reading: The newer reading.
+            before: The older one, which may be from before the job.
+            devices: How many devices the job has.
+            since: When it got them, in seconds since the epoch.
+        """
         self._newest[reading.device] = reading
         seconds = reading.time - before.time
         self._seconds += seconds / devices
         if (joules := joules_between(before, reading)) is not None:
-            self._energy += joules
+            earlier = since - before.time if before.time < since <= reading.time else 0.0
+            # the mean before the job may still be that of another one: no more than its share
+            rest = min((_mean_power(before) or 0.0) * earlier, joules * earlier / seconds)
+            self._energy += joules - rest
         else:
             self._absent.setdefault("energy", _why_absent(reading, "power"))
         if (util := reading.values.get("util")) is not None:
@@ -90,11 +98,6 @@ class _UsageSum:
             self._util_seconds += seconds
         else:
             self._absent.setdefault("util", _why_absent(reading, "util"))
-
-    def leave_out(self, before: Reading, seconds: float) -> None:
-        """Take off what the device used between its last reading before the job and the start."""
-        if (power := _mean_power(before)) is not None:
-            self._energy -= power * seconds
 
     def add_rest(self, ended: float) -> None:
         """Add what the devices used between their last readings during the job and its end."""

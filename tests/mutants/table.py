@@ -275,8 +275,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a job's energy begins with the reading before it",
         "scheduler/queue/usage.py",
-        "self._energy -= power * seconds",
-        "self._energy -= 0.0",
+        "self._energy += joules - rest",
+        "self._energy += joules",
         ("tests/unit/scheduler/test_queue_usage.py",),
     ),
     Defect(

@@ -58,6 +58,13 @@ def test_energy_begins_and_ends_with_the_job_and_not_with_the_readings_around_it
     assert usage.take(one, 1.0).energy == pytest.approx(500.0)  # type: ignore[union-attr]
 
 
+def test_the_energy_of_a_job_that_follows_another_one_is_never_below_zero() -> None:
+    usage, one = UsageCollector(), job(1, "a")
+    for at, mean, running in ((-0.45, 700.0, []), (0.05, 415.0, [one]), (0.1, 390.0, [one])):
+        usage.add([reading("a", at, util=1.0, power=130.0, power_avg=mean)], running)
+    assert 0 < usage.take(one, 0.1).energy < 130.0  # type: ignore[union-attr]
+
+
 def test_where_the_only_power_is_a_mean_it_is_power_times_time() -> None:
     usage, one = UsageCollector(), job(1, "a")
     for at, power in ((0.0, 70.0), (0.5, 385.0), (1.0, 700.0)):
