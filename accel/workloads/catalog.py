@@ -824,11 +824,29 @@ WORKLOADS: tuple[Workload, ...] = (
 )
 
 
+def known(name: str | None) -> Workload | None:
+    """Return a workload by its name; None for an unknown name."""
+    return next((workload for workload in WORKLOADS if workload.name == name), None)
+
+
 def find(name: str) -> Workload:
     """Return a workload by its name. Raises ValueError for an unknown name."""
-    for workload in WORKLOADS:
-        if workload.name == name:
-            return workload
-    raise ValueError(
-        f"no workload is called {name!r}. There are: {', '.join(w.name for w in WORKLOADS)}"
-    )
+    if (workload := known(name)) is None:
+        raise ValueError(
+            f"no workload is called {name!r}. There are: {', '.join(w.name for w in WORKLOADS)}"
+        )
+    return workload
+
+
+def told(name: str, values: Mapping[str, object]) -> dict[str, Param | None]:
+    """Return what describes a result among its values, by name; None for what is no parameter.
+
+    Args:
+        name: The workload, which may be none of ours.
+        values: The parameters of the result.
+    """
+    if (workload := known(name)) is None:
+        return dict.fromkeys(values)
+    ours = {param.name for param in workload.params}
+    telling = {param.name: param for param in workload.telling(values)}
+    return {one: telling.get(one) for one in values if one in telling or one not in ours}

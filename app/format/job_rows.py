@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpudeck.accel.result import Result
-from gpudeck.accel.workloads.catalog import WORKLOADS
+from gpudeck.accel.workloads import catalog
 from gpudeck.app.format.failure import attempts_text
 from gpudeck.app.format.results import own_result, result_of, summarize_result
 from gpudeck.app.format.values import (
@@ -189,7 +189,7 @@ def details(job: Job, snapshot: Snapshot) -> JobFacts:
 
 def typed_command(spec: Spec) -> str:
     """Return the command as a person types it: a workload is started by `gpudeck run`."""
-    workload = next((one for one in WORKLOADS if one.name == spec.workload), None)
+    workload = catalog.known(spec.workload)
     params = None if workload is None else workload.typed(spec.argv)
     if workload is None or params is None:
         return shlex.join(spec.argv)

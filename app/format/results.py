@@ -11,7 +11,7 @@ import msgspec
 
 from gpudeck.accel import result as results
 from gpudeck.accel.result import Check, Figure, Result, Sensors
-from gpudeck.accel.workloads.catalog import WORKLOADS
+from gpudeck.accel.workloads import catalog
 from gpudeck.app.format.values import ago, clock, duration, precise, significant
 from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_text, tr_whole
 from gpudeck.language.text import Message
@@ -222,13 +222,9 @@ def _ms(value: float) -> str:
 
 def _params(result: Result) -> dict[str, str]:
     """Return the parameters that mattered for what ran, each with the caption of its field."""
-    workload = next((w for w in WORKLOADS if w.name == result.workload), None)
-    known = {param.name: param for param in workload.params} if workload is not None else {}
-    told = {p.name for p in workload.telling(result.params)} if workload is not None else set()
     return {
-        tr(known[name].label) if name in known else name: _value(value)
-        for name, value in result.params.items()
-        if name not in known or name in told
+        name if param is None else tr(param.label): _value(result.params[name])
+        for name, param in catalog.told(result.workload, result.params).items()
     }
 
 

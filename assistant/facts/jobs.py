@@ -152,14 +152,12 @@ def _inputs(result: results.Result) -> str:
     """Return `heads 16, sequence 16384, data type bfloat16, not causal`, with the workload form's
     labels.
     """
-    workload = next((w for w in catalog.WORKLOADS if w.name == result.workload), None)
-    labels = {param.name: param.label for param in workload.params} if workload is not None else {}
-    told = {p.name for p in workload.telling(result.params)} if workload is not None else set()
     parts = []
-    for name, value in result.params.items():
-        title = labels.get(name, name.replace("_", " "))
+    for name, param in catalog.told(result.workload, result.params).items():
+        value = result.params[name]
+        title = name.replace("_", " ") if param is None else param.label
         title = title if title[:2].isupper() or "/" in title else title[:1].lower() + title[1:]
-        if name not in _NOT_INPUTS and (name in told or name not in labels):
+        if name not in _NOT_INPUTS:
             parts.append(
                 (title if value else f"not {title}")
                 if isinstance(value, bool)

@@ -31,15 +31,20 @@ def joules_of_means(seconds: float, first: float, last: float) -> float:
 
 def watts(columns: Columns) -> Sequence[float | None]:
     """Return a history's mean power, or its power of moments where the card reports no mean."""
+    return _means(columns) or columns.columns.get("power", ())
+
+
+def _means(columns: Columns) -> Sequence[float | None]:
+    """Return the mean power; nothing where the card reports none."""
     found = columns.columns.get("power_avg", ())
-    return found if any(v is not None for v in found) else columns.columns.get("power", ())
+    return found if any(v is not None for v in found) else ()
 
 
 def joules_of_history(columns: Columns) -> float | None:
     """Return the energy of a history; gaps count as nothing, and None is returned without two
     neighbouring readings.
     """
-    means = any(v is not None for v in columns.columns.get("power_avg", ()))
+    means = _means(columns)
     steps = [
         joules_of_means(seconds, a, b) if means else seconds * (a + b) / 2
         for seconds, (a, b) in zip(

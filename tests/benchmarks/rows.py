@@ -71,6 +71,14 @@ def write(name: str, rows: Sequence[Mapping[str, object]], folder: Path = RESULT
     return file
 
 
+def read(file: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV; none where it does not exist."""
+    if not file.exists():
+        return []
+    with file.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
 def merge(
     name: str,
     rows: Sequence[Mapping[str, object]],
@@ -86,12 +94,8 @@ def merge(
     lock = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        kept: list[Mapping[str, object]] = []
-        if file.exists():
-            with file.open(newline="") as f:
-                kept = list(csv.DictReader(f))
         new = {tuple(str(row[key]) for key in keys) for row in rows}
-        kept = [row for row in kept if tuple(str(row[key]) for key in keys) not in new]
+        kept = [row for row in read(file) if tuple(str(row[key]) for key in keys) not in new]
         columns = dict.fromkeys([column for row in (*kept[:1], rows[0]) for column in row], "")
         return write(name, [{**columns, **row} for row in (*kept, *rows)], folder)
     finally:

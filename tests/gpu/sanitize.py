@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import csv
 import os
 import re
 import shutil
@@ -46,7 +45,7 @@ import torch
 
 from gpudeck.accel.attention.kernels import hopper
 from gpudeck.accel.primitives.gemm import hopper_kernels
-from tests.benchmarks.rows import RESULTS, context, merge
+from tests.benchmarks.rows import RESULTS, context, merge, read
 from tests.gpu import handover
 from tests.gpu.sanitized import CASES, launches, run
 from tests.gpu.sanitized_primitives import CALLS
@@ -83,17 +82,9 @@ def calls(only: str = "") -> list[str]:
     """Return the names of calls, those first whose verdicts are oldest, so that runs which end
     early reach all in the end."""
     found: dict[str, str] = {}
-    for row in rows_of(RESULTS / "sanitizer.csv"):
+    for row in read(RESULTS / "sanitizer.csv"):
         found[row["call"]] = min(row["date"], found.get(row["call"], row["date"]))
     return sorted((name for name in RUNS if only in name), key=lambda name: found.get(name, ""))
-
-
-def rows_of(file: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV; none where it does not exist."""
-    if not file.exists():
-        return []
-    with file.open(newline="") as lines:
-        return list(csv.DictReader(lines))
 
 
 def each(names: Sequence[str], compiled: Path, first: bool) -> None:
@@ -329,7 +320,7 @@ def main() -> int:
         each(names.split(SEPARATOR), Path(folder), first=not tool)
         return 0
     if options.take:
-        ended = [row for row in rows_of(options.take) if not row["verdict"].startswith("not ")]
+        ended = [row for row in read(options.take) if not row["verdict"].startswith("not ")]
         merge("sanitizer", ended, ("tool", "call"), options.out)
         return 0
     stopped = threading.Event()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.rows import merge
+from tests.benchmarks.rows import merge, read
 from tests.gpu import handover, sanitize
 
 BAD_READ = """========= Invalid __global__ read of size 16 bytes
@@ -118,6 +118,6 @@ def test_calls_whose_verdicts_are_oldest_come_first_and_taken_rows_replace_only_
     taken = merge("sanitizer", new, ("tool", "call"), tmp_path / "other")
     monkeypatch.setattr(sys, "argv", ["sanitize", "--take", str(taken), "--out", str(tmp_path)])
     assert sanitize.main() == 0
-    rows = {row["call"]: row["verdict"] for row in sanitize.rows_of(tmp_path / "sanitizer.csv")}
+    rows = {row["call"]: row["verdict"] for row in read(tmp_path / "sanitizer.csv")}
     assert (rows[first], rows[second], len(rows)) == ("errors", "ok", len(sanitize.RUNS))
     assert sanitize.calls()[-1] == first and sanitize.calls()[0] == second

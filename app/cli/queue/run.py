@@ -83,8 +83,7 @@ def _find(name: str, words: Sequence[str]) -> catalog.Workload:
     Args:
         words: What follows the name.
     """
-    found = next((one for one in catalog.WORKLOADS if one.name == name), None)
-    if found is None:
+    if (found := catalog.known(name)) is None:
         names = ", ".join(workload.name for workload in catalog.WORKLOADS)
         raise UsageError(
             f"run is for the workloads of GPU Deck: {names}. To queue a command of your own: "
