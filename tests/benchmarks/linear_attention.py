@@ -100,7 +100,7 @@ def gradients(run: Run, x: Inputs) -> dict[str, Tensor]:
     return {"out": out.detach(), **dict(zip(x.tensors, found, strict=True))}
 
 
-def errors(peer: Run | None, x: Inputs) -> dict[str, str]:
+def errors(peer: Peer | None, x: Inputs) -> dict[str, str]:
     """Return the largest relative error of output and gradients, ours, the peer's and that of the
     recurrence in the tensors' own dtype.
     """
@@ -120,7 +120,7 @@ def errors(peer: Run | None, x: Inputs) -> dict[str, str]:
         }
         return parts.pop("out"), max(parts.values(), default=0.0)
 
-    runs = {"ours": ours, "recurrence": naive} | ({} if peer is None else {"peer": peer})
+    runs = {"ours": ours, "recurrence": naive} | ({} if peer is None else {"peer": peer.compute})
     rows: dict[str, str] = {}
     for name, run in runs.items():
         try:
@@ -144,26 +144,25 @@ def naive(x: Inputs) -> Tensor:
     return recurrence(problem.to(torch.bfloat16))[0]
 
 
-def times(way: str, peer: Run | None, x: Inputs, seconds: float) -> Row:
+def times(way: str, peer: Peer | None, x: Inputs, seconds: float) -> Row:
     """Time the forward pass, its replay, or the backward pass alone, in turns with the peer's."""
-    leaves = list(x.tensors.values())
 
-    def forward(run: Run) -> Callable[[], object]:
+    def forward(run: Run, x: Inputs) -> Callable[[], object]:
         return torch.no_grad()(lambda: run(x))
 
-    def backward(run: Run) -> Callable[[], object]:
+    def backward(run: Run, x: Inputs) -> Callable[[], object]:
         out = run(x)
-        dout = torch.randn_like(out)
+        leaves, dout = list(x.tensors.values()), torch.randn_like(out)
         return lambda: torch.autograd.grad(out, leaves, dout, retain_graph=True)
 
-    def graph(run: Run) -> Callable[[], object]:
-        return Captured(forward(run), DEVICE)
+    def graph(run: Run, x: Inputs) -> Callable[[], object]:
+        return Captured(forward(run, x), DEVICE)
 
     make = {"forward": forward, "graph": graph, "backward": backward}[way]
-    calls, refusal = [make(ours)], ""
+    calls, refusal = [make(ours, x)], ""
     if peer is not None:
         try:
-            call = make(peer)
+            call = make(peer.run, peer.prepare(x))
             call()
             calls.append(call)
         except Exception as e:  # noqa: BLE001 - a peer that refuses is a result
@@ -247,7 +246,7 @@ def compile_one(one: Compilation, backward: bool) -> None:
     run: Run = ours
     if one.whose in PEERS:
         PEERS[one.whose].choose()
-        run = PEERS[one.whose].run
+        run = PEERS[one.whose].compute
     # kernels of Triton do not depend on the length; what tilelang's take may
     short = one.shape._replace(tokens=1024) if one.whose in ("none", "fla") else one.shape
     x = inputs(one.kind, short)
@@ -294,10 +293,9 @@ class Table:
 
 def measure(plan: Plan, passes: Sequence[str], seconds: float, table: Table, until: float) -> None:
     """Time every kind at every shape and measure the errors, as long as there is time."""
-    peer = None
-    if plan.runs is not None:
-        plan.runs.choose()
-        peer = plan.runs.run
+    peer = plan.runs
+    if peer is not None:
+        peer.choose()
     for way in passes:
         if way == "errors":
             check(plan, peer, table, until)
@@ -313,7 +311,7 @@ def measure(plan: Plan, passes: Sequence[str], seconds: float, table: Table, unt
                 print(plan.peer, kind, shape, _short(e), flush=True)
 
 
-def check(plan: Plan, peer: Run | None, table: Table, until: float) -> None:
+def check(plan: Plan, peer: Peer | None, table: Table, until: float) -> None:
     """Add the errors of every kind and head size to the rows of a plan."""
     known: dict[tuple[str, int, int], Row] = {}
     # of each head size the fewest heads, as the peer compiles anew for others

@@ -8,23 +8,30 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from tests.benchmarks.linear_attention_inputs import FALL, Inputs
+from tests.benchmarks.linear_attention_inputs import DEVICE, FALL, Inputs
 
 Run = Callable[[Inputs], Tensor]
 """Computes the output of a problem."""
 
 
 class Peer(NamedTuple):
-    """Describe a peer: how it runs, its packages, and what the environment must say."""
+    """Describe a peer: how it runs, its packages, and what it needs."""
 
     run: Run
     packages: tuple[str, ...]
     environment: Mapping[str, str] = {}
+    prepare: Callable[[Inputs], Inputs] = lambda x: x
+    """Returns the inputs in the dtypes that the peer takes, which is no part of its time."""
+
+    def compute(self, x: Inputs) -> Tensor:
+        """Return the output for inputs as ours takes them."""
+        return self.run(self.prepare(x))
 
     def choose(self) -> None:
         """Prepare this process for the peer; fla-core asks the environment at every call."""
@@ -72,11 +79,19 @@ def cudnn(x: Inputs) -> Tensor:
     """Run the kernels of cuDNN's frontend, which computes KDA with heads of 128."""
     ops: Any = importlib.import_module("cudnn.linear_attention")
     t = {name: tensor.flatten(0, 1) for name, tensor in x.tensors.items()}
-    batch, length = x.tensors["q"].shape[:2]
-    starts = length * torch.arange(batch + 1, device=t["q"].device, dtype=torch.int32)
-    vectors = (t[name] for name in ("q", "k", "v", "decay"))
-    out = ops.kimi_delta_attention(*vectors, t["beta"].float(), starts)[0]
+    vectors = (t[name] for name in ("q", "k", "v", "decay", "beta"))
+    out = ops.kimi_delta_attention(*vectors, _starts(*x.tensors["q"].shape[:2]))[0]
     return out.view(x.tensors["v"].shape)
+
+
+@cache
+def _starts(batch: int, length: int) -> Tensor:
+    """Return where the sequences begin in one row of all tokens, and where the last one ends."""
+    return length * torch.arange(batch + 1, device=DEVICE, dtype=torch.int32)
+
+
+def _with_beta_in_float32(x: Inputs) -> Inputs:
+    return Inputs(x.kind, {**x.tensors, "beta": x.tensors["beta"].float()})
 
 
 _WITHOUT_TILELANG = {"FLA_TILELANG": "0", "FLA_FLASH_QLA": "0"}
@@ -85,6 +100,6 @@ PEERS = {
     "fla": Peer(fla, ("fla-core",), _WITHOUT_TILELANG),
     "fla-tilelang": Peer(fla, ("fla-core", "tilelang"), _WITH_TILELANG),
     "flashqla": Peer(flash_qla, ("flash-qla", "tilelang")),
-    "cudnn": Peer(cudnn, ("nvidia-cudnn-frontend",)),
+    "cudnn": Peer(cudnn, ("nvidia-cudnn-frontend",), prepare=_with_beta_in_float32),
 }
 """By name; fla-core takes tilelang's kernels for what it has of them if it is installed."""
