@@ -130,9 +130,10 @@ class Run:
                 pending.put(self.step, *self._change_weights(batch, rate), rate)
             last, stopping = self.step == s.steps, self.ranks.any(self.watch.stopping())
             due = last or self.step % s.checkpoint == 0
-            if due or stopping or self.step % s.evaluate == 0:
+            measured = due or self.step % s.evaluate == 0
+            if measured or stopping:
                 pending.flush()
-                found = None if stopping and not due else self.evaluate()
+                found = self.evaluate() if measured else None
                 if due or stopping:
                     self.save(found)
                 pending.restart()

@@ -66,5 +66,5 @@ WALKS = (
         reading_to_pixel,
         sometimes=frozenset({"language.numbers"}),
     ),
-    Walk("**A question to its answer**", 46, question_to_answer),
+    Walk("**A question to its answer**", 47, question_to_answer),
 )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 import torch
 
 from gpudeck.accel.training.checkpoint import About, Checkpoints
+from gpudeck.accel.training.errors import Stopped
 from gpudeck.accel.training.settings import Settings
 from tests.unit.accel.training.runs import train
 
@@ -50,3 +52,19 @@ def test_a_run_ends_with_its_last_checkpoint_on_disk(tmp_path: Path) -> None:
     assert sorted(p.name for p in (tmp_path / "out" / "checkpoints").iterdir()) == [
         f"step-{step:08}" for step in run.checkpoints.steps()
     ]
+
+
+def test_a_run_that_is_stopped_where_a_held_out_loss_is_due_has_it(tmp_path: Path) -> None:
+    data = tmp_path / "text.txt"
+    data.write_text("A queue keeps the GPU busy.\n" * 90)
+    given: dict[str, Any] = {"model": "tiny", "steps": 8, "evaluate": 4, "checkpoint": 100, "held_out": 0.1}
+    whole = train(data, tmp_path / "whole", **given)
+    with pytest.raises(Stopped, match="after step 4"):
+        train(data, tmp_path / "cut", stop=4, **given)
+    cut = train(data, tmp_path / "cut", **given)
+    held_out = [
+        [(row.step, row.held_out) for row in run.journal.rows if row.held_out is not None]
+        for run in (whole, cut)
+    ]
+    assert [step for step, _ in held_out[0]] == [0, 4, 8]
+    assert held_out[0] == held_out[1]
