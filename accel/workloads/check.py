@@ -1,7 +1,10 @@
 """Check answers of attention against the float64 oracle.
 
-The rule is that of flash-attention's own tests: at most twice the error of the plain computation in
-the inputs' dtype, plus ATOL; here for the relative errors in the Euclidean and in the maximum norm.
+The rule is near that of flash-attention's own tests: at most twice the error of the plain
+computation in the inputs' dtype, plus ATOL; here for the relative errors in the Euclidean and in
+the maximum norm. In the latter the error of a single element counts, so what rounding the exact
+answer once costs is allowed in addition; flash-attention's tests allow twice that of numbers near
+0.3.
 Attention in FP8 may have twice the error of its emulation, of which everything but the roundings to
 E4M3 is in float32.
 Of large problems only some heads are checked, and only some of their rows in the forward pass.
@@ -33,7 +36,8 @@ ATOL = 4e-6
 """The relative error allowed in addition: fused float32 kernels may use an exponential that is
 accurate to 20 units in the last place."""
 _RELATIVE = mark_phrase("{name}: relative error")
-_NORMS = {_RELATIVE: 2.0, mark_phrase("{name}: largest error"): float("inf")}
+_LARGEST = mark_phrase("{name}: largest error")
+_NORMS = {_RELATIVE: 2.0, _LARGEST: float("inf")}
 _VANISHING = 1e-6
 """A gradient smaller than this share of dout is 0 except for rounding; its error is relative to
 dout."""
@@ -77,10 +81,11 @@ class Oracle:
             if part == name
         ]
         got, truth, plain = (torch.stack(column) for column in zip(*parts, strict=True))
+        rounded = truth.to(answer.dtype).double()
         for norm, order in _NORMS.items():
-            size, error, allowed = (
+            size, error, allowed, rounding = (
                 float(torch.linalg.vector_norm(t, ord=order))
-                for t in (truth, got - truth, plain - truth)
+                for t in (truth, got - truth, plain - truth, rounded - truth)
             )
             if name[0] == "d":
                 usual = float(
@@ -89,7 +94,8 @@ class Oracle:
                 size = size if size > _VANISHING * usual else usual
             size = size or 1.0
             said = Text(norm, (("name", name),))
-            yield Check(said, error / size, 2 * allowed / size + ATOL, name)
+            bound = 2 * allowed + (rounding if norm == _LARGEST else 0.0)
+            yield Check(said, error / size, bound / size + ATOL, name)
 
 
 def nearest(checks: tuple[Check, ...]) -> tuple[Check, ...]:

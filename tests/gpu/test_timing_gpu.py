@@ -12,10 +12,9 @@ from gpudeck.accel.result import read
 from gpudeck.accel.runtime.graphs import Captured
 from gpudeck.accel.runtime.timing import measure, measure_in_turn
 from gpudeck.accel.workloads import attention as attention_workload
-from gpudeck.accel.workloads import compare, gemm, validate
+from gpudeck.accel.workloads import catalog, compare, gemm, validate
 from gpudeck.accel.workloads import copy as copy_workload
 from gpudeck.accel.workloads.harness import main, serve
-from gpudeck.accel.workloads.operations import contenders
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA GPU", allow_module_level=True)
@@ -153,7 +152,8 @@ def test_a_comparison_of_all_backends(capsys):
         "--power=yes",
     ]  # 2.2 s a cell
     r = run("compare", argv, capsys)
-    assert len(r.cells) == 2 * 2 * len(contenders("attention"))
+    backends = next(p for p in catalog.find("compare").params if p.name == "backends")
+    assert len(r.cells) == 2 * 2 * len(backends.default.split(","))
     for cell in r.cells:
         assert cell.tflops > 0 if cell.backend else cell.note
         assert not cell.backend or (cell.sensors.sm_mhz and cell.sensors.watts)
