@@ -15,6 +15,7 @@ SOURCES = {
     "attention_grid": ("accel/attention",),
     "attention_grid_peers": ("accel/attention",),
     "attention_flex": ("accel/attention",),
+    "attention_flex_own": ("accel/attention",),
     "attention_fp8": ("accel/attention",),
     "attention_decoding": ("accel/attention",),
     "gemm": ("accel/primitives/gemm", "accel/primitives/tiles"),
@@ -22,6 +23,7 @@ SOURCES = {
     "grouped": ("accel/primitives/gemm", "accel/primitives/tiles"),
     "int4": ("accel/primitives/gemm", "accel/primitives/tiles"),
     "fp8_linear": ("accel/precision", "accel/primitives/gemm", "accel/primitives/quantize"),
+    "fp8_linear_graphs": ("accel/precision", "accel/primitives/gemm", "accel/primitives/quantize"),
     "fp8_engine": ("accel/precision", "accel/primitives/gemm", "accel/primitives/quantize"),
     "linear_attention": ("accel/primitives/linear_attention", "accel/primitives/tiles"),
 }

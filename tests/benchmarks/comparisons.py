@@ -111,11 +111,13 @@ def own_zoo(direction: str) -> list[float]:
     return over_best(times("us", ("name",), found), OURS, _PEERS)
 
 
-def flex(direction: str, peer: str, *, own: bool = False) -> list[float]:
+def flex(
+    direction: str, peer: str, *, own: bool = False, file: str = "attention_flex"
+) -> list[float]:
     """Compare on FlexAttention's benchmark matrix, or only where a kernel of our own ran."""
     found = (
         row
-        for row in rows("attention_flex")
+        for row in rows(file)
         if row["direction"] == direction
         and not (own and row["contender"] == "ours" and row["ran"] not in OURS)
     )
@@ -176,16 +178,20 @@ def experts(peer: str) -> list[float]:
     return ratios("grouped", "grouped_times_it", shape, contender=peer)
 
 
-def layers(ours: str, peer: str, least: int, *, graph: bool = False) -> list[float]:
+def layers(
+    ours: str, peer: str, least: int, *, graph: bool = False, file: str = "fp8_linear"
+) -> list[float]:
     """Compare a layer with bf16 or torchao's faster recipe, in the last run of each shape.
 
     Args:
-        ours: `row`, in FP8 with scales of rows, or `auto`, left in bf16 where that is faster.
+        ours: `row`, in FP8 with scales of rows, `delayed`, with those of earlier steps, or `auto`,
+            left in bf16 where that is faster.
         least: the least of rows / 2, inputs and outputs.
         graph: whether steps are replayed as CUDA graphs, so that the host's time does not count.
+        file: the rows.
     """
     runs: dict[tuple[str, ...], dict[str, float]] = {}
-    for row in rows("fp8_linear"):
+    for row in rows(file):
         layer, ms = row["layer"].removesuffix(" graph"), float(row["ms"])
         name = layer.split()[0]
         sizes = tuple(row[size] for size in ("rows", "inputs", "outputs"))
@@ -228,7 +234,7 @@ def linear(way: str, kind: str, peer: str = "fla") -> list[float]:
     """Compare a kind of linear attention with a peer, in the runs in which that was tuned briefly.
 
     Args:
-        way: `forward` or `backward`.
+        way: `forward`, `graph` for forward passes that are replayed on both sides, or `backward`.
     """
     column = f"{way}_times_peer"
     return ratios("linear_attention", column, _LINEAR, kind=kind, peer=peer, tuning="")

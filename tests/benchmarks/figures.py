@@ -119,6 +119,19 @@ def _tuned(triton: str, kind: str, *, short: bool = False) -> list[Figure]:
     return found
 
 
+def _beside(kind: str, peer: str, words: str) -> list[Figure]:
+    """Return the figures of a kind of linear attention beside a peer other than fla-core."""
+    return [
+        Figure(f"linear attention: {_KINDS[kind]}; forward {how}", words, "linear_attention",
+               partial(by.linear, way, kind, peer), backward,
+               counts=lambda row: row["peer"] == peer)
+        for way, how, backward in (
+            ("graph", "as CUDA graphs", None),
+            ("forward", "called one by one", partial(by.linear, "backward", kind, peer)),
+        )
+    ]  # fmt: skip
+
+
 def _is_scaled_by_row(row: by.Row) -> bool:
     return by.has_sizes(row, 4096) and row["layer"].split()[0] in ("row", "torchao")
 
@@ -146,13 +159,14 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
               f"{_BOTH_WAYS}, FlexAttention, FA4", "attention_zoo", by.zoo, "auto"),
         _ways("attention, shapes that `auto` was tuned for, our own kernels",
               f"{_BOTH_WAYS}, FA4", "attention_grid_peers", by.grid, OURS),
-        *(
-            _ways(what, peers, "attention_flex", partial(by.flex, own=own), name)
-            for name, peers in (("flex", "FlexAttention, compiled"),
-                                ("flex FLASH", "FlexAttention's backend FLASH"))
-            for own, what in ((False, "`accel.flex_attention` (may run a peer)"),
-                              (True, "… the cells in which it ran our own kernel"))
-        ),
+        _ways("`accel.flex_attention` (may run a peer)", "FlexAttention, compiled",
+              "attention_flex", by.flex, "flex"),
+        _ways("… our own kernels alone", "FlexAttention, compiled", "attention_flex_own",
+              partial(by.flex, file="attention_flex_own"), "flex"),
+        _ways("`accel.flex_attention` (may run a peer)", "FlexAttention's backend FLASH",
+              "attention_flex", by.flex, "flex FLASH"),
+        _ways("… the cells in which it ran our own kernel", "FlexAttention's backend FLASH",
+              "attention_flex", partial(by.flex, own=True), "flex FLASH"),
         *(
             Figure(f"attention in FP8, head size {size}, {words}", _FP8_PEERS, "attention_fp8",
                    partial(by.fp8_attention, size, ours), short=(size, ours) == _README_FP8)
@@ -194,9 +208,9 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
                 m="1", contender="auto"),
         Figure(_LAYER, "the layer in bf16", "fp8_linear", partial(by.layers, "row", "bf16", 4096),
                counts=_is_scaled_by_row),
-        Figure("… with scales of earlier steps", "the layer in bf16", "fp8_linear",
-               partial(by.layers, "delayed", "bf16", 4096),
-               counts=lambda row: row["layer"] == "delayed"),
+        Figure("… with scales of earlier steps, as CUDA graphs", "the layer in bf16",
+               "fp8_linear_graphs", partial(by.layers, "delayed", "bf16", 4096, graph=True,
+                                            file="fp8_linear_graphs")),
         Figure(_LAYER, "torchao's recipes, compiled", "fp8_linear",
                partial(by.layers, "row", "torchao", 4096), short=True, counts=_is_scaled_by_row),
         Figure("… uncompiled, steps as CUDA graphs", "the layer in bf16", "fp8_linear",
@@ -208,7 +222,7 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
                partial(by.layers, "row", "bf16", 0)),
         Figure("… all of them, converted where a measurement says so", "the layer in bf16",
                "fp8_linear", partial(by.layers, "auto", "bf16", 0)),
-        Figure("a transformer layer in FP8, forward and backward, 8,192 tokens",
+        Figure("a transformer layer in FP8, forward and backward, 2,048 to 16,384 tokens",
                "the layer in bf16, compiled or not", "fp8_engine", by.transformer_layers),
     ),
     "linear attention": (
@@ -222,9 +236,8 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
             for kind, words in _KINDS.items()
             if not by.linear_tuned("backward", kind)
         ),
-        _ways("linear attention: gated delta rule", "FlashQLA", "linear_attention",
-              by.linear, "gdn", "flashqla"),
-        _ways("linear attention: KDA", "cuDNN", "linear_attention", by.linear, "kda", "cudnn"),
+        *_beside("gdn", "flashqla", "FlashQLA"),
+        *_beside("kda", "cudnn", "cuDNN"),
     ),
 }  # fmt: skip
 

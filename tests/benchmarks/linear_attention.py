@@ -41,7 +41,7 @@ from gpudeck.accel.runtime.graphs import Captured
 from tests.benchmarks.code_state import SOURCES
 from tests.benchmarks.comparisons import TUNED
 from tests.benchmarks.linear_attention_inputs import DEVICE, SHAPES, Inputs, Shape, inputs
-from tests.benchmarks.linear_attention_peers import PEERS, Peer, Run
+from tests.benchmarks.linear_attention_peers import FLA, PEERS, Peer, Run
 from tests.benchmarks.peer_tuning import brief_tuning, compile_share
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.benchmarks.shared_gpu import turn
@@ -282,7 +282,7 @@ class Table:
             )
             timed = [column for way in PASSES[:-1] for column in _columns(way)]
             empty = dict.fromkeys((*timed, *ERRORS), "")
-            tuning = "" if plan.runs is None else TUNED
+            tuning = TUNED if plan.peer in FLA else ""
             row = {**where, "peer": plan.peer, "tuning": tuning, "kind": kind, **sizes, **empty}
             self.rows[plan.peer, kind, shape] = row
         row.update(found)

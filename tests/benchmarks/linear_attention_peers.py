@@ -103,3 +103,5 @@ PEERS = {
     "cudnn": Peer(cudnn, ("nvidia-cudnn-frontend",), prepare=_with_beta_in_float32),
 }
 """By name; fla-core takes tilelang's kernels for what it has of them if it is installed."""
+FLA = ("fla", "fla-tilelang")
+"""The peers that choose among configurations of their kernels, which are all measured here."""

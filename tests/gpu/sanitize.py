@@ -320,7 +320,11 @@ def main() -> int:
         each(names.split(SEPARATOR), Path(folder), first=not tool)
         return 0
     if options.take:
-        ended = [row for row in read(options.take) if not row["verdict"].startswith("not ")]
+        ended = [
+            row
+            for row in read(options.take)
+            if row["tool"] in TOOLS and not row["verdict"].startswith("not ")
+        ]
         merge("sanitizer", ended, ("tool", "call"), options.out)
         return 0
     stopped = threading.Event()
