@@ -15,7 +15,7 @@ from gpudeck.assistant.facts.usage import ENERGY_FIELDS, energy_facts
 from gpudeck.assistant.query.estimates import IDLE_UTIL
 from gpudeck.assistant.query.find import named_jobs
 from gpudeck.assistant.query.groups import PAST_S, by_time
-from gpudeck.assistant.query.readings import begun_late
+from gpudeck.assistant.query.readings import POINTS, begun_late
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
 from gpudeck.assistant.query.shape import finite, shaped
@@ -31,8 +31,6 @@ from gpudeck.scheduler.protocol.jobs import Queued
 from gpudeck.scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot, label
 from gpudeck.scheduler.protocol.units import numbered
 
-POINTS = 500
-"""Buckets of a history. Each has its lowest, mean and highest value, so no peak is lost."""
 _NEAR_S = 300.0
 """A reading this far from a moment still stands for it."""
 _USED = ("idle_time", "busy_time")

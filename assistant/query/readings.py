@@ -10,7 +10,8 @@ KEPT_S = 31 * 86400.0
 """Readings are not kept for longer."""
 NEAR_S = 60.0
 """A time that begins this long before the first reading is covered by readings."""
-_POINTS = 500
+POINTS = 500
+"""Buckets of a history. Each has its lowest, mean and highest value, so no peak is lost."""
 
 
 def recorded_since(daemon: Client, snapshot: Snapshot) -> float | None:
@@ -31,12 +32,12 @@ def first_reading(
     """
     first = None
     while until - since > 1.0:
-        found = daemon.history(device, (field,), since, until, _POINTS)
+        found = daemon.history(device, (field,), since, until, POINTS)
         known = zip(found.times, found.columns.get(field, ()), strict=False)
         at = next((time for time, value in known if finite(value)), None)
         if at is None:
             break
-        width = (until - since) / _POINTS
+        width = (until - since) / POINTS
         since, until, first = at - width, at + width, at
     return first
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from gpudeck.assistant.facts.usage import ENERGY_FIELDS, energy_facts
+from gpudeck.assistant.query.readings import POINTS
 from gpudeck.assistant.query.rows import Value
 from gpudeck.assistant.query.shape import finite
 from gpudeck.language.text import Message, phrase
@@ -12,7 +13,6 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import Running
 
-_POINTS = 500
 _FIELDS = {"energy": ENERGY_FIELDS, "util": ("util",), "memory": ("mem_used",)}
 
 
@@ -34,7 +34,7 @@ def used_so_far(
         return None, phrase("it uses no GPU")
     found: list[float] = []
     for device in state.devices:
-        history = daemon.history(device, _FIELDS[field], state.at, now, _POINTS)
+        history = daemon.history(device, _FIELDS[field], state.at, now, POINTS)
         if field == "energy":
             value = energy_facts(devices[device], history, now)[0].value if device in devices else 0
             found += [float(value)] if isinstance(value, int | float) and value else []

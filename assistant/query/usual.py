@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from gpudeck.assistant.facts.devices import subject
-from gpudeck.assistant.query.readings import begun_late
+from gpudeck.assistant.query.readings import POINTS, begun_late
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Note, Rows
 from gpudeck.assistant.query.shape import finite
@@ -15,7 +15,6 @@ from gpudeck.scheduler.protocol.busy_causes import JobWaits, QuietHours, Settlin
 from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Snapshot, label
 
 _PAST_S = 7 * 86400.0
-_POINTS = 500
 _QUIET = (Settling, JobWaits, QuietHours)
 """Causes that keep only the assistant from a GPU."""
 _LIMITS = {"temp": "temp_limit", "power": "power_limit", "mem_used": "mem_total", "util": "",
@@ -37,7 +36,7 @@ def with_usual(
         return ()
     state = next(one for one in states if subject(one.device) == keys[0])
     span = snapshot.time - _PAST_S, snapshot.time
-    history = daemon.history(state.device.id, (query.measure,), *span, _POINTS)
+    history = daemon.history(state.device.id, (query.measure,), *span, POINTS)
     known = [float(v) for v in history.columns.get(query.measure, []) if v and finite(v)]
     if not known:
         return ()
