@@ -220,7 +220,8 @@ COLUMNS: dict[str, tuple[Operation, ...]] = {
                   ("linear_attention",)),
         Operation("RWKV-7", _constant("triton"), _version, (90,),
                   ("rwkv_gpu", "rwkv_gpu_2026-11-22_h100")),
-        Operation("served models", _constant("triton"), _version, (90,), ("serving",)),
+        Operation("served models", _constant("triton"), _version, (90,),
+                  ("serving", "serving_2026-11-23")),
     ),
     "monitor": (
         Operation("hardware counters (GPM)", _nothing, _counters, (), ()),

@@ -119,7 +119,7 @@ class Run:
     def _steps_left(self) -> Iterator[int]:
         s = self.settings
         pending = Pending(s, self.journal, self.record)
-        if self.step == 0:
+        if self._lacks_held_out():
             self.evaluate()
         for batch in self._prefetched():
             if self.exhausted:
@@ -130,10 +130,9 @@ class Run:
                 pending.put(self.step, *self._change_weights(batch, rate), rate)
             last, stopping = self.step == s.steps, self.ranks.any(self.watch.stopping())
             due = last or self.step % s.checkpoint == 0
-            measured = due or self.step % s.evaluate == 0
-            if measured or stopping:
+            if due or stopping or self.step % s.evaluate == 0:
                 pending.flush()
-                found = self.evaluate() if measured else None
+                found = None if stopping and not due else self.evaluate()
                 if due or stopping:
                     self.save(found)
                 pending.restart()
@@ -150,6 +149,13 @@ class Run:
         self._finish()
         if self.exhausted:
             self._take_best()
+
+    def _lacks_held_out(self) -> bool:
+        """Return whether the held-out loss of this step is due and not on record. This is so at the
+        beginning, and where a run was stopped, as it then does not take the time to measure it.
+        """
+        known = any(row.step == self.step and row.held_out is not None for row in self.journal.rows)
+        return self.ranks.any(not known and self.step % self.settings.evaluate == 0)
 
     def _change_weights(self, batch: Batch, rate: float) -> tuple[Tensor, Tensor]:
         """Do a step; return its loss, and the norm of its gradient before clipping."""

@@ -2,9 +2,8 @@
 
 The rule is near that of flash-attention's own tests: at most twice the error of the plain
 computation in the inputs' dtype, plus ATOL; here for the relative errors in the Euclidean and in
-the maximum norm. In the latter the error of a single element counts, so what rounding the exact
-answer once costs is allowed in addition; flash-attention's tests allow twice that of numbers near
-0.3.
+the maximum norm. In the maximum norm, the bound also includes the error of rounding the exact
+answer once. flash-attention's tests add twice the rounding error of numbers near 0.3.
 Attention in FP8 may have twice the error of its emulation, of which everything but the roundings to
 E4M3 is in float32.
 Of large problems only some heads are checked, and only some of their rows in the forward pass.

@@ -231,7 +231,7 @@ TRITON, NEWER_TRITON = "3.6.0", "3.9.0"
 
 
 def linear(way: str, kind: str, peer: str = "fla") -> list[float]:
-    """Compare a kind of linear attention with a peer, in the runs in which that was tuned briefly.
+    """Compare a kind of linear attention with a peer, in the rows whose column `tuning` is empty.
 
     Args:
         way: `forward`, `graph` for forward passes that are replayed on both sides, or `backward`.

@@ -27,7 +27,7 @@ class Peer(NamedTuple):
     packages: tuple[str, ...]
     environment: Mapping[str, str] = {}
     prepare: Callable[[Inputs], Inputs] = lambda x: x
-    """Returns the inputs in the dtypes that the peer takes, which is no part of its time."""
+    """Converts the inputs to the dtypes that the peer takes. This is not timed."""
 
     def compute(self, x: Inputs) -> Tensor:
         """Return the output for inputs as ours takes them."""
@@ -104,4 +104,4 @@ PEERS = {
 }
 """By name; fla-core takes tilelang's kernels for what it has of them if it is installed."""
 FLA = ("fla", "fla-tilelang")
-"""The peers that choose among configurations of their kernels, which are all measured here."""
+"""The peers that choose among configurations of their kernels; all of them are measured here."""

@@ -80,7 +80,7 @@ def test_the_assistant_uses_an_idle_gpu_and_its_process_is_gone_once_a_job_wants
         job = deck.submit(
             [sys.executable, "-c", "import time; time.sleep(60)"],
             name="wants it",
-            gpus=len(deck.snapshot().devices),  # of several, one job would take another
+            gpus=len(deck.snapshot().devices),  # a job that needs one would take another
         )
         eventually(lambda: not lives(pid))
         assert f"job {job.id} " in log_file().read_text().split("ends: ")[1]

@@ -349,6 +349,26 @@ def test_the_check_of_gradients_catches_what_is_wrong(kv_heads, causal):
             assert not passes(*right[:i], wrong, *right[i + 1 :])
 
 
+def test_the_largest_error_may_include_one_rounding_of_the_exact_answer():
+    shape = Shape(1, 2, 2, 40, 8, True, "bfloat16")
+    x = fresh(shape, torch.device("cpu"), 1)
+
+    def gradients(dtype):
+        leaves = [t.to(dtype).requires_grad_() for t in x[:3]]
+        out = reference(*leaves, causal=True, dtype=dtype)
+        return [g.double() for g in torch.autograd.grad(out, leaves, x.dout.to(dtype))]
+
+    exact, plain = gradients(torch.float64)[1], gradients(torch.bfloat16)[1]
+    answer = exact.bfloat16()
+    by_element, by_all = (
+        next(c for c in Oracle(x, shape, "backward").check({"dk": answer}) if name in str(c.name))
+        for name in ("largest", "relative")
+    )
+    errors = 2 * (plain - exact).abs().max() + (answer.double() - exact).abs().max()
+    assert by_element.bound == pytest.approx(float(errors / exact.abs().max()), rel=0.01)
+    assert by_all.bound == pytest.approx(float(2 * (plain - exact).norm() / exact.norm()), rel=0.01)
+
+
 @pytest.mark.parametrize("way", ["forward", "both"])
 def test_one_token_has_no_gradient_to_divide_by(way, capsys):
     assert (

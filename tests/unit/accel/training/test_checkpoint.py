@@ -54,7 +54,9 @@ def test_a_run_ends_with_its_last_checkpoint_on_disk(tmp_path: Path) -> None:
     ]
 
 
-def test_a_run_that_is_stopped_where_a_held_out_loss_is_due_has_it(tmp_path: Path) -> None:
+def test_a_run_that_was_stopped_where_a_held_out_loss_is_due_measures_it_later(
+    tmp_path: Path,
+) -> None:
     data = tmp_path / "text.txt"
     data.write_text("A queue keeps the GPU busy.\n" * 90)
     given: dict[str, Any] = {"model": "tiny", "steps": 8, "evaluate": 4, "held_out": 0.1}
