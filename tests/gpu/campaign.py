@@ -56,6 +56,9 @@ class Process:
             "GPUDECK_HOME": f"{self._scratch}/home",
             "PYTHONUNBUFFERED": "1",
             "QT_QPA_PLATFORM": "offscreen",
+            # Torch starts as many threads as there are cores in each of dozens of processes, and
+            # these wait for each other by spinning.
+            "OMP_NUM_THREADS": "2",
         }
         chosen = {
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
