@@ -32,7 +32,7 @@ def attend(form: Form, v: Tensor) -> tuple[Tensor, bool]:
     if not form.normalised:
         raise Unfit("the weights were not normalised")
     out_dtype = v.dtype
-    if torch.is_autocast_enabled(v.device.type):
+    if v.dtype != torch.float64 and torch.is_autocast_enabled(v.device.type):
         out_dtype = torch.get_autocast_dtype(v.device.type)
         v = v.to(out_dtype)
     elif form.dtype != v.dtype:
@@ -136,7 +136,7 @@ def _bias(biases: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor | None, 
     infinite = bias == -math.inf
     # Kernels multiply a bias by log2(e), which must not overflow where it is the least number.
     least = torch.finfo(dtype).min / (1 if dtype == torch.float16 else 4)
-    return bias.clamp(min=least).to(dtype), infinite
+    return bias.to(dtype).clamp(min=least), infinite
 
 
 def _run(

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtWidgets import QAbstractButton, QFileDialog
 
 from gpudeck.app.jobs.job_details import JUDGE_S, RENEW_S
 from gpudeck.app.jobs.requests import ReadLog, ReadVerdicts
@@ -151,6 +151,18 @@ def test_printed_values_are_drawn_over_their_steps_until_somebody_searches_in_th
     assert shown.isVisible() and not page.details.log.isVisible()
     page.acts["log.search"].trigger()
     assert page.details.output.box.isVisible() and not shown.isVisible()
+
+
+def test_each_tab_of_a_job_shows_the_view_that_it_names(fed, page):
+    page.choose(6)
+    fed.reply(ReadLog(6), Output(0, b"step=10 loss=2.5\nstep=20 loss=2.0\n", 34))
+    fed.settle()
+    views = page.details.views
+    tabs = {tab.text(): tab for tab in views.findChildren(QAbstractButton)}
+    tabs["Log"].click()
+    assert page.details.log.isVisible() and not views.curves.isVisible()
+    tabs["Curves"].click()
+    assert views.curves.isVisible() and not page.details.log.isVisible()
 
 
 def test_the_progress_of_a_running_job_has_a_line_and_a_bar_of_its_own(fed, page):

@@ -249,6 +249,8 @@ def test_many_devices_are_charted_as_a_heat_map_whose_rows_open_a_device(fed):
     card.view.box.clicked.emit(0.5)
     card.view.box.clicked.emit(-0.5)  # below all rows
     assert chosen == [snapshots.gpu(0).id, snapshots.gpu(23).id]
+    low, high = (float(end.split()[0]) for end in card.heat_scale.ends)
+    assert low < high, "what is pale is lower than what is strong"
     card.view.box.level = 18.5
     page.point(NOW - 60)  # as the pointer does
     assert card.values.text.startswith("GPU 5 ")

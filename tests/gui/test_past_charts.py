@@ -152,6 +152,9 @@ def test_a_job_can_be_shown_and_compared(with_past):
     for _ in range(5):
         with_past.settle()
     assert dashboard.axis.limits == (NOW - 30_500, NOW - 19_500)
+    near = dashboard.source.contents(("util",), GPUS, dashboard.axis.limits, None, {"util": 500})
+    (times, _), *_ = near["util"].lines.values()
+    assert np.diff(times).max() < 60, "less than a minute apart, as more has room than of a day"
     QTest.keyClick(dashboard, Qt.Key.Key_B)
     assert dashboard.bar.compare.isChecked()
     QTest.keyClick(dashboard, Qt.Key.Key_J, Qt.KeyboardModifier.ShiftModifier)

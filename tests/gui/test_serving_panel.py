@@ -9,6 +9,7 @@ from PySide6.QtCore import QPoint
 from PySide6.QtGui import QGuiApplication
 
 from gpudeck.app.assistant.requests import ChatServed, FinishedAnswer
+from gpudeck.app.language import texts
 from gpudeck.app.link.link import Link
 from gpudeck.app.models.fit import CPU, JOB, LEASE, fit
 from gpudeck.app.models.page import ModelsPage
@@ -109,6 +110,14 @@ def test_what_fits_is_shown_for_what_is_chosen_and_the_model_is_started(fed):
     page.serving.look()
     fed.reply(FindServed, ServedNow((ready,), GIB))
     assert page.cards[QWEN.path].pill.text() == above.pill.text() == "Serving"
+
+
+def test_the_cpu_is_the_cpu_in_every_language(fed):
+    texts.use("de")
+    form = opened(fed).cards[QWEN.path].serve
+    assert form is not None and form.bar.text.text().startswith("GPU 0")
+    form.place.setCurrentIndex(form.place.findData(CPU))
+    assert form.place.currentText() != CPU and form.bar.text.text().startswith("CPU: ")
 
 
 def test_a_model_that_does_not_fit_says_what_it_needs():

@@ -14,6 +14,7 @@ from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.verbs.control import Configure
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
+from tests.gui.test_other_machines import with_hosts
 
 
 def test_the_page_shows_the_current_settings(fed):
@@ -198,9 +199,9 @@ def test_a_recording_is_opened_from_a_file_and_leaving_that_changes_nothing(fed,
 
 def test_gpus_to_drain_are_offered_and_added_to_the_list(fed):
     fed.window.show_page("settings")
-    fed.feed(snapshots.gpu_snapshot(2, settings=Settings(drained="1")))
+    fed.feed(with_hosts(snapshots.gpu_snapshot(2, settings=Settings(drained="1"))))
     row = fed.window.settings.rows["drained"]
-    assert row.box.itemText(0).startswith("GPU 0 · ") and row.box.count() == 2
+    assert row.box.itemText(0).startswith("GPU 0 · ") and row.box.count() == 2, "of this machine"
     for at, drained in ((0, "1, 0"), (1, "")):
         row.box.activated.emit(at)
         assert row.text() == drained and fed.asked[-1] == Configure({"drained": drained})

@@ -76,6 +76,7 @@ def test_ten_thousand_snapshots_do_not_grow_the_window(fed):
 def test_the_keyboard_reaches_every_page(fed):
     fed.feed(snapshots.cpu_snapshot())
     for number, name in enumerate(PAGES, 1):
+        assert fed.window.rail.buttons[name].toolTip().endswith(f" (Ctrl+{number % 10})")
         QTest.keyClick(
             fed.window, getattr(Qt.Key, f"Key_{number % 10}"), Qt.KeyboardModifier.ControlModifier
         )

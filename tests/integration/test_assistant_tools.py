@@ -268,6 +268,18 @@ def test_a_card_names_every_target_by_number_and_name(
     assert card.details == (("Command", f"gpudeck cancel {first} {second}"),)
 
 
+def test_a_move_beside_a_job_of_another_priority_tells_both_priorities(
+    shared: Client, world: dict[str, int]
+) -> None:
+    urgent = shared.submit(python("1"), name="urgent", gpus=1, priority=5).job.id
+    try:
+        order = Order("move", jobs=(world["second"],), place="before", beside=urgent)
+        effect = propose(ProposalStore(), shared, order, certain=False).effect
+        assert effect.endswith("Its priority changes from 0 to 5.")
+    finally:
+        shared.cancel(urgent)
+
+
 def test_a_job_on_hold_is_not_among_those_that_wait(
     shared: Client, world: dict[str, int], assistant: Assistant
 ) -> None:

@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from gpudeck.app.cli.main import main
+from gpudeck.app.report.recording import write_recording
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.devices import trace
 from gpudeck.scheduler.devices.trace import ReplaySource
 from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Columns
 from tests.support import eventually, state_folder
 
 
@@ -91,6 +94,16 @@ def test_a_recording_of_the_past_is_replayed_as_it_was(deck: Client, tmp_path: P
     assert (device.kind, device.name) == ("replay", f"REPLAY {header.devices[0].name}")
     (reading,) = source.read(1000.0 + moments[3].time - begin)
     assert reading.values["mem_used"] == read[3]
+
+
+def test_a_recording_holds_every_value_also_0(tmp_path: Path) -> None:
+    file, cpu = tmp_path / "x.trace.gz", Device("cpu", 0, "EPYC", "cpu")
+    write_recording(
+        file, [(cpu, Columns([1.0, 2.0], {"util": [0.0, None], "temp": [40.0, 41.0]}))], ()
+    )
+    _, moments = trace.read(file)
+    found = [dict(moment.readings[0].values) for moment in moments]
+    assert found == [{"util": 0.0, "temp": 40.0}, {"temp": 41.0}]
 
 
 @pytest.mark.usefixtures("deck")

@@ -290,6 +290,28 @@ def test_another_day_of_a_booking_keeps_its_hours() -> None:
     assert order.options == {"begin": "2026-11-27 14:00", "until": "2026-11-27 18:00"}
 
 
+def test_teachers_also_tell_which_pieces_belong_to_no_part() -> None:
+    torch = pytest.importorskip("torch")
+    from gpudeck.assistant.training.reader import loss_beside
+    from gpudeck.assistant.training.reader_rows import NONE, Rows
+
+    one = torch.zeros(1, dtype=torch.long)
+    tags = torch.tensor([[NONE, 0, 1]])
+    wanted = Rows(one[None], one, tags, one, one, one[None].float(), one, one)
+    names = ("head", "second", "page", "language")
+    told = {name: torch.tensor([[1.0, 0.0]]) for name in names} | {"mark": torch.zeros(1, 1)}
+    told["tag"] = torch.tensor([[[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]])
+
+    def loss(tag: int) -> float:
+        """Return the loss of logits that are sure of this tag for the piece without a part."""
+        found = {name: torch.tensor([[9.0, 0.0]]) for name in names} | {"mark": -torch.ones(1, 1)}
+        sure = torch.tensor([[[0.0, 0.0], [0.0, 0.0], [0.0, 9.0]]])
+        sure[0, 1, tag] = 9.0
+        return float(loss_beside({**found, "tag": sure}, told, wanted, 1.0))
+
+    assert loss(1) > loss(0) + 1
+
+
 def test_training_rounds_weights_as_they_ship() -> None:
     torch = pytest.importorskip("torch")
     from gpudeck.assistant.training.reader_network import rounded

@@ -77,9 +77,12 @@ def test_a_job_is_limited_by_its_group_and_fails_for_want_of_memory(
     state = queue.get(starved).state
     assert isinstance(state, Failed)
     assert str(state.reason) == "needed more than its 1 GiB of host memory"
+    failed = submit(queue, "sh", "-c", "exit 3", **LIMITS)
     free = submit(queue, "true")
     queue.step([CPU])
-    eventually(lambda: ended(queue, free))
+    eventually(lambda: ended(queue, failed) and ended(queue, free))
+    state = queue.get(failed).state
+    assert isinstance(state, Failed) and "memory" not in str(state.reason), "it was not killed"
     assert isinstance(queue.get(free).state, Done)
 
 

@@ -77,6 +77,12 @@ def test_a_file_whose_process_hangs_or_dies_has_no_proof(tmp_path):
     assert parent.prove(made.path, timeout=8.0) == []
 
 
+def test_a_function_in_one_line_is_proved(tmp_path):
+    text = "import torch\n\ndef attend(q, k, v): return (q @ k.mT / 3).softmax(-1) @ v\n"
+    (proof,) = prove(change(tmp_path, text))
+    assert proof.proved, proof.verdict
+
+
 def test_what_a_file_prints_is_no_proof(tmp_path):
     text = MODEL.replace("import torch\n", "import torch\nprint('{}')\n", 1)
     (proof,) = parent.prove(change(tmp_path, text).path)

@@ -79,6 +79,18 @@ def test_autocast_decides_the_precision_as_it_does_for_the_original():
     assert ran() == {"linked"}
 
 
+@pytest.mark.parametrize("autocast", [False, True])
+def test_double_precision_is_kept_beside_a_mask_in_single_precision_and_under_autocast(autocast):
+    q, k, v = (t.double() for t in q_k_v())
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        ours, theirs = (
+            m.attend((m.matmul(q, k.mT) + CAUSAL).softmax(-1), v) for m in (link, ORIGINAL)
+        )
+    torch.testing.assert_close(ours, theirs)
+    assert theirs.dtype == torch.float64
+    assert ran() == {"linked"}
+
+
 def test_active_dropout_computes_as_written_with_the_same_random_numbers():
     def dropped(m, q, k, v):
         torch.manual_seed(3)
