@@ -12,7 +12,7 @@ from gpudeck.app.charts.chart_card import ChartCard
 from gpudeck.app.charts.chart_model import chart_models, scale
 from gpudeck.app.charts.chart_source import ChartContents
 from gpudeck.app.charts.chart_view import lane_font
-from gpudeck.app.charts.lanes import lane_levels
+from gpudeck.app.charts.lanes import in_lanes, lane_levels
 from gpudeck.app.charts.thresholds import moved, threshold
 from gpudeck.app.charts.value_line import ValueLine
 from gpudeck.app.dashboard.timeline import JobSpan
@@ -439,6 +439,14 @@ def test_a_limit_is_drawn_in_each_lane_that_reaches_it(value, count):
     found = lane_levels(("a", "b", "c", "d"), value, 30.0, 80.0)
     assert len(found) == count
     assert [int(level) for level in found] == [3, 2, 1, 0][:count]
+
+
+def test_a_limit_lies_in_its_lane_where_a_curve_of_its_value_does():
+    devices, times = ("a", "b"), np.array([NOW])
+    curves = {device: (times, np.array([70.0])) for device in devices}
+    drawn = in_lanes(ChartContents(curves), devices, 30.0, 80.0).lines
+    levels = [float(heights[0]) for _, heights in drawn.values()]
+    assert lane_levels(devices, 70.0, 30.0, 80.0) == pytest.approx(levels)
 
 
 def test_a_raised_alert_is_on_the_tile_of_its_device(fed):

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QAbstractButton, QFileDialog
 
 from gpudeck.app.jobs.job_details import JUDGE_S, RENEW_S
 from gpudeck.app.jobs.requests import ReadLog, ReadVerdicts
+from gpudeck.app.jobs.verdict_view import MOST
 from gpudeck.app.report.file import WriteReport
 from gpudeck.app.runs.verdicts import Verdict
 from gpudeck.scheduler.protocol.jobs import Event, Progress, Running, Usage, queued
@@ -447,3 +448,14 @@ def test_verdicts_are_shown_with_their_certainty_and_asked_for_again(fed, page):
     page.choose(9)
     fed.settle()
     assert not view.isVisible(), "a job that waits has used nothing"
+
+
+def test_verdicts_without_room_are_in_the_tooltip(fed, page):
+    page.choose(8)
+    fed.settle()
+    found = tuple(Verdict("measured", f"Finding {i}") for i in range(MOST + 2))
+    fed.reply(ReadVerdicts, found)
+    fed.settle()
+    view = page.details.verdicts
+    assert found[MOST - 1].text in texts(view) and found[MOST].text not in texts(view)
+    assert all(one.text in view.toolTip() for one in found)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from gpudeck.app.strip.chip_model import machine_chips
+from gpudeck.app.strip.tile_model import tiles
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.absence import Unavailable
 from gpudeck.scheduler.protocol.busy_causes import Asleep, OtherProcesses, Unreachable
@@ -53,6 +55,18 @@ def with_hosts(snapshot: Snapshot) -> Snapshot:
         HostState("laptop", "laptop", NOW, None, (DeviceState(laptop, asleep, Busy(Asleep(NOW))),)),
     )  # fmt: skip
     return everywhere(msgspec.structs.replace(snapshot, hosts=hosts))
+
+
+def test_a_machine_of_which_one_gpu_is_unreachable_counts_the_others():
+    busy, gone = device("lab1"), device("lab1", 1)
+    lost = Unreachable(NOW - 60, phrase("it sent no readings"))
+    lab = HostState("lab1", "lab1", NOW, None, (
+        DeviceState(busy, reading(busy, True), Busy(OtherProcesses(2))),
+        DeviceState(gone, None, Busy(lost)),
+    ))  # fmt: skip
+    made = everywhere(msgspec.structs.replace(snapshots.gpu_snapshot(1), hosts=(lab,)))
+    chips = {chip.title: chip.text for chip in machine_chips(tiles(made))}
+    assert chips["lab1"] == "1 of 2 busy  71 °C max"
 
 
 def test_tiles_name_the_machine_and_its_state(fed):

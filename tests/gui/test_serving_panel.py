@@ -159,6 +159,17 @@ def test_nothing_is_asked_while_the_page_is_hidden(fed):
     assert page.serving._timer.isActive()
 
 
+def test_what_is_served_is_asked_for_again_after_each_answer(fed):
+    page = opened(fed)
+    for _ in range(2):
+        fed.looks.clear()
+        page.serving.look()
+        page.serving.look()
+        assert fed.looks == [FindServed()], "one request at a time is on its way"
+        fed.reply(FindServed, ServedNow())
+    assert not page.serving.cards
+
+
 def test_free_chat_uses_a_served_model_and_another_one_makes_a_branch(fed):
     page = opened(fed)
     fed.window.show_page("assistant")

@@ -103,6 +103,18 @@ def test_the_status_line_shows_the_connection_and_errors(fed):
     assert fed.window.status.source.text() == "source: cpu"
 
 
+def test_a_paused_queue_does_not_hide_what_failed(fed):
+    message = fed.window.status.message
+    fed.feed(snapshots.cpu_snapshot(paused=True))
+    assert message.text() == "The queue is paused"
+    fed.link.failed.emit("job 7 has ended already")
+    fed.feed(snapshots.cpu_snapshot(NOW + 1, paused=True))
+    assert message.text() == "job 7 has ended already"
+    fed.window.status.dismiss.click()
+    fed.feed(snapshots.cpu_snapshot(NOW + 2, paused=True))
+    assert message.text() == "The queue is paused"
+
+
 def test_settings_request_a_theme_once(fed):
     asked = []
     fed.window.themed.connect(asked.append)

@@ -13,6 +13,7 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Job, Spec
+from gpudeck.scheduler.services import job_end
 from gpudeck.scheduler.services.job_end import JobEndCommand
 from tests.integration.deck import kill_daemon, ready
 from tests.support import eventually, lives
@@ -89,3 +90,22 @@ def test_a_command_that_hangs_is_killed_with_its_children(home: Path) -> None:
     started = [int(pid) for line in pids.read_text().splitlines() for pid in line.split()]
     assert len(started) == 14
     eventually(lambda: not any(lives(pid) for pid in started))
+
+
+def test_of_too_many_commands_the_oldest_is_dropped(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.mkdir(mode=0o700, exist_ok=True)
+    monkeypatch.setattr(job_end, "MAX_WAITING", 2)
+    told, said = tmp_path / "told", list[str | None]()
+
+    async def many() -> None:
+        callback = JobEndCommand(said.append)
+        for number in range(1, 5):
+            job = Job(number, Spec(("true",), "x", "/"), 0.0, Done(0.0, 1.0))
+            callback.job_ended(job, f'{sys.executable} -S -c "{TELL}" {told}')
+        await callback.finish()
+
+    asyncio.run(many())
+    assert sorted(line.split()[0] for line in told.read_text().splitlines()) == ["3", "4"]
+    assert sum("the oldest was dropped" in str(text) for text in said) == 2

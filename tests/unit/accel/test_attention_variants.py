@@ -248,11 +248,13 @@ def test_values_may_have_another_head_size(backend, size, of_values):
     assert explain(q, k, v, causal=True)[0].backend
 
 
+STEPS = torch.tensor([1, 2])
 MASKS = {
     "causal": lambda b, h, q, k: q >= k,
     "prefix": lambda b, h, q, k: (q >= k) | (k < 20 + 50 * b),
     "scattered": lambda b, h, q, k: (q * 7 + k * 13) % 11 < 3,
     "heads differ": lambda b, h, q, k: (q >= k) | (h % 2 == 0),
+    "heads differ, not traced": lambda b, h, q, k: (q >= k) & ((k + h) % int(STEPS.max()) == 0),
     "nothing": lambda b, h, q, k: q < 0,
     "rows without keys": lambda b, h, q, k: (q >= k) & (q % 3 > 0),
 }

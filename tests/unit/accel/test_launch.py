@@ -1,5 +1,10 @@
 """Kernels are specialised on their arguments, and graphs refuse bad inputs; launches need a GPU."""
 
+import os
+import shutil
+import subprocess
+import sys
+
 import pytest
 import torch
 import triton
@@ -67,3 +72,19 @@ def test_a_graph_needs_inputs_on_one_gpu():
         Replay(torch.sin, torch.zeros(3))
     with pytest.raises(ValueError, match="got none"):
         Replay(torch.sin)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_the_driver_is_found_by_the_name_that_it_is_installed_under(tmp_path):
+    """`libcuda.so` is for compilers, and comes with the toolkit."""
+    (tmp_path / "driver.c").write_text("int cuTensorMapReplaceAddress() { return 7; }")
+    build = ("cc", "-shared", "-fPIC", "-o", "libcuda.so.1", "driver.c")
+    subprocess.run(build, cwd=tmp_path, check=True)
+    code = "from gpudeck.accel.runtime.launch import driver; " + (
+        "print(driver().cuTensorMapReplaceAddress(None, None))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", code], env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert found.stdout == "7\n"

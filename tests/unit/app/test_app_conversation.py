@@ -13,7 +13,7 @@ import pytest
 
 from gpudeck.app.assistant import conversation as conversations
 from gpudeck.app.assistant import session_files
-from gpudeck.app.assistant.answer_curves import named_readings
+from gpudeck.app.assistant.answer_curves import find_curves, named_readings
 from gpudeck.app.assistant.captions import curve_range
 from gpudeck.app.assistant.conversation import Conversation, as_markdown, code_blocks, exported
 from gpudeck.app.assistant.message_tree import Curve, SavedConversation
@@ -22,6 +22,8 @@ from gpudeck.app.assistant.requests import FinishedAnswer
 from gpudeck.app.assistant.session_files import SessionFiles
 from gpudeck.assistant.facts import Fact
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.snapshot import Columns
+from tests.gui import snapshots
 
 
 def said(conversation: Conversation) -> list[str]:
@@ -198,6 +200,23 @@ def test_curves_show_the_same_data_as_the_text():
         ("gpu0", "temp"),
     )
     assert curve_range(Curve("x", "°C", (1.0, 2.0, 3.0), (33.0, None, 66.0))) == "33.0 to 66.0 °C"
+
+
+def test_a_value_without_a_history_has_no_curve():
+    class Daemon:
+        def snapshot(self):
+            return snapshots.gpu_snapshot(1)
+
+        def history(self, device, fields, *_):
+            read = {"power": [600.0, 655.0], "temp": [None, 66.0]}
+            return Columns([1.0, 2.0], {field: read[field] for field in fields})
+
+    facts = [
+        Fact("gpu0.power", 655.0, "W", "655 W", "NVML readings", 2.0, "GPU 0 power: 655 W"),
+        Fact("gpu0.temp", 66.0, "°C", "66 °C", "NVML readings", 2.0, "GPU 0 temperature: 66 °C"),
+    ]
+    (curve,) = find_curves(Daemon(), facts, "It drew 655 W at 66 °C.")
+    assert (curve.unit, curve.values) == ("W", (600.0, 655.0))
 
 
 @pytest.fixture

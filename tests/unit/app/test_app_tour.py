@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpudeck.app.tour.results import Live
+from gpudeck.app.tour.steps import StepPrinter
 
 
 def live(counters: float | None) -> Live:
@@ -27,3 +28,10 @@ def test_counters_that_disagree_fail_although_the_dashboard_shows_the_jobs_count
     assert off in found
     assert f"{counters:.4g} TFLOP/s" in found
     assert "gpudeck calibrate" in found
+
+
+def test_the_log_of_a_tour_has_its_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    StepPrinter(quiet=False).progress("job 1: running")
+    assert capsys.readouterr().out == "   job 1: running\n"
+    StepPrinter(quiet=True).progress("job 1: running")
+    assert capsys.readouterr().out == ""

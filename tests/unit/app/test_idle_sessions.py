@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -148,3 +150,30 @@ def test_a_pipe_in_place_of_what_a_session_says_is_not_waited_for(tmp_path: Path
     (tmp_path / ".session").mkdir()
     os.mkfifo(tmp_path / ".session" / "session.json")
     assert files.read(tmp_path) is None
+
+
+def test_the_address_of_a_notebook_opens_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the server's token: without it, Jupyter asks for a password."""
+    monkeypatch.setenv("GPUDECK_ARTEFACTS", str(tmp_path))
+    monkeypatch.setattr(notebook, "CHECK_S", 0.01)
+    server = (
+        "import json, os, pathlib, time\n"
+        "folder = pathlib.Path(os.environ['JUPYTER_RUNTIME_DIR'])\n"
+        "(folder / 'token').write_text(os.environ['JUPYTER_TOKEN'])\n"
+        "new, file = folder / 'new', folder / f'jpserver-{os.getpid()}.json'\n"
+        "new.write_text(json.dumps({'url': 'http://127.0.0.1:1/'}))\n"
+        "new.rename(file)\n"
+        "while not (folder / 'session.json').exists():\n"
+        "    time.sleep(0.01)"
+    )
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert notebook.main(0.0, [sys.executable, "-c", server]) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    session = files.read(tmp_path)
+    assert session is not None
+    (token,) = (file.read_text() for file in tmp_path.rglob("token"))
+    assert session.url == f"http://127.0.0.1:1/?token={token}"

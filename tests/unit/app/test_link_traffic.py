@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudeck.app.devices.device_facts import DeviceFact, device_facts
-from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.devices import Detail, Device, Part, Reading
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import DeviceState, Idle, Snapshot
 
@@ -30,3 +30,17 @@ def test_traffic_over_nvlink_is_shown_for_each_gpu_while_there_is_some():
         assert not facts["NVLink in"].minor
     for facts in links({"nvlink_rx": 0.0, "nvlink_tx": 0.0}):
         assert facts["NVLink in"].minor, "nobody looks at it then"
+
+
+def test_a_link_that_is_down_says_so_before_its_readings():
+    parts = tuple(
+        Part("link", f"NVLink {i}", {"nvlink_rx": 2.5e9}, texts={"state": state})
+        for i, state in enumerate(("up", "down"))
+    )
+    states = (DeviceState(GPUS[0], Reading(GPUS[0].id, 1.0, {}), Idle(0.0)),)
+    snapshot = Snapshot(1, 1.0, states, (), Settings(), "nvml")
+    facts = device_facts(snapshot, GPUS[0].id, Detail(GPUS[0].id, 1.0, parts))
+    assert facts is not None
+    found = {f.label: f.value for group in facts.groups for f in group.facts}
+    assert found["NVLink 0"] == "2.50 GB/s in"
+    assert found["NVLink 1"] == "down, 2.50 GB/s in"

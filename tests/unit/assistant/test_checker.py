@@ -190,6 +190,7 @@ def test_a_file_of_sentences_is_judged_with_situations_of_its_own(tmp_path: Path
         ("one_done", "GPU 0 never drew more than 668 W.", "GPU 0 never drew more than 600 W."),
         ("one_done", "GPU 0 is cooler than its mean of 43 °C.",
          "GPU 0 is hotter than its mean of 43 °C."),
+        ("eight", "GPU 3 drew the most power, 690 W.", "GPU 3 drew the most power, 704 W."),
         ("failures", "blender uses 23.1 GiB on GPU 0.", "blender uses 24.0 GiB on GPU 0."),
         ("hot", "Both renders are done.", "Both renders failed."),
         ("failures", "sweep_4 took half a minute.", "sweep_4 took a minute and a half."),

@@ -126,3 +126,11 @@ def test_balanced_documents_give_about_equal_work():
     start = [n for length in documents for n in range(length)]
     work = [sum(start[p] + 1 for s in m for p in range(s.start, s.stop)) for m in layout]
     assert max(work) < 1.06 * sum(work) / 4
+
+
+def test_shards_of_balanced_documents_are_put_together_again():
+    documents = [700, 60, 1, 300]
+    layout = balanced_spans(documents, 2, unit=16)
+    assert max(map(len, layout)) > 2
+    x = torch.randn(1, sum(documents), 3)
+    assert torch.equal(unshard([shard(x, mine) for mine in layout], layout), x)

@@ -1,11 +1,14 @@
 """The judge refuses whoever cheats, and nobody else."""
 
 import dataclasses
+from itertools import pairwise
 
 import pytest
 import torch
 
 from gpudeck.accel.search import roofline
+from gpudeck.accel.search.arena import Arena, lay_out
+from gpudeck.accel.search.contender import Desk
 from gpudeck.accel.search.contest import Effort
 from gpudeck.accel.search.judge import judge
 from gpudeck.accel.search.verdict import Source, decode, encode
@@ -13,7 +16,7 @@ from gpudeck.accel.search.worker import load
 from tests.unit.accel.search.cheats import CASES, LIBRARY, PROCESS, RESULTS, small
 
 FEW = Effort(seconds=2.0, rounds=60, trials=12)
-_NAMES = ("a thread that stays", "replaced within a call")
+_NAMES = ("a thread that stays", "replaced within a call", "the memory file of the process")
 SAMPLE = [RESULTS[2], PROCESS[0], LIBRARY[4], *CASES[12:60:24], CASES[-9]]
 SAMPLE += [case for case in CASES if case.name in _NAMES and case not in SAMPLE]
 
@@ -58,6 +61,18 @@ def test_values_that_are_harder_when_timed_than_in_the_trials_refuse_nobody(tmp_
     found = judge(Source(str(file)), task, compiled=(), effort=FEW, seed=3)
     assert all(trial.error == 0 for trial in found.trials), "nothing lies above 5 there"
     assert found.accepted, [str(r.text) for r in found.refusals]
+
+
+def test_some_inputs_differ_from_those_of_the_call_before_in_one_element():
+    """Whoever recognises inputs by a few of their values takes them for the same."""
+    task, calls, cpu = small("softmax"), 40, torch.device("cpu")
+    random = torch.Generator().manual_seed(3)
+    desk = Desk(Arena.create(lay_out(task, task.timed, calls)[1], cpu), task, cpu)
+    desk.lay_out(task.timed, calls)
+    desk.stock(random)
+    desk.refill(random, calls)
+    inputs = [desk.inputs(call)[0] for call in range(calls)]
+    assert 1 in {int((now != before).sum()) for before, now in pairwise(inputs)}
 
 
 @pytest.mark.parametrize("case", SAMPLE, ids=lambda case: case.name)
