@@ -2065,4 +2065,18 @@ DEFECTS: tuple[Defect, ...] = (
         "self._texts.get(topic)",
         ("tests/integration/test_job_end.py",),
     ),
+    Defect(
+        "the real clock is measured on CPUs alone",
+        "accel/workloads/task.py",
+        'if device.kind != "cuda":',
+        'if device.kind == "cuda":',
+        ("tests/unit/accel/test_clock_survey.py",),
+    ),
+    Defect(
+        "Ulysses takes the log-sum-exp for its gradient",
+        "accel/distributed/strategies/ulysses.py",
+        "of_lse = narrowed(dlse[0]) if dlse else None",
+        "of_lse = narrowed(lse) if dlse else None",
+        ("tests/unit/accel/distributed/test_exact.py",),
+    ),
 )

@@ -11,7 +11,8 @@ import torch
 
 from gpudeck.accel.runtime import sm_clock
 from gpudeck.accel.runtime.call import compile_kernel
-from gpudeck.accel.workloads import clock_survey
+from gpudeck.accel.runtime.capability import ComputeDevice
+from gpudeck.accel.workloads import clock_survey, task
 from gpudeck.accel.workloads.progress import Progress
 from gpudeck.scheduler.services import calibration_service
 
@@ -48,6 +49,20 @@ def test_a_job_measures_its_clock_on_gpus_with_counters_alone(
     with sm_clock.ClockWatch(torch.device("cpu"), 10.0) as watch:
         pass
     assert watch.mhz is None
+
+
+def test_work_on_a_gpu_has_its_true_clock_and_work_on_a_cpu_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sm_clock, "ClockSampler", Sampler)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    gpu = ComputeDevice(torch.device("cuda", 0), "H100", 132, 0, (9, 0))
+    with task._true_clock(gpu, 10.0) as watch:
+        pass
+    assert watch is not None and watch.mhz == 1505.0
+    cpu = ComputeDevice(torch.device("cpu"), "EPYC", 8, 8, None)
+    with task._true_clock(cpu, 10.0) as watch:
+        assert watch is None
 
 
 def test_a_clock_that_cannot_be_measured_stops_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
